@@ -1,4 +1,4 @@
-"""The whole compiler, top to bottom: a plan goes in, a query that can be run comes out."""
+"""The whole compiler, top to bottom: from a logical plan to an executable query."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=128)
 def compile_plan(plan: Plan, off: frozenset[str] = frozenset()) -> Compiled:
-    """Compile a logical plan. `off` names optimiser passes to leave out, and fast paths: "dense_signals".
+    """Compile a logical plan. `off` names optimiser passes and fast paths ("dense_signals") to leave out.
 
-    Plans compare by structure: asking the same query again, even one written anew, finds its kernels.
+    Plans compare by structure, so an equal query, even if written anew, reuses its kernels.
     """
     verify_plan(plan)
     trace: list[tuple[str, ir.Program]] = []
@@ -51,7 +51,7 @@ def compile_plan(plan: Plan, off: frozenset[str] = frozenset()) -> Compiled:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A query in all its forms. Kernels are made when a run first needs them."""
+    """A query at all stages of compilation. A run builds kernels on first use."""
 
     plan: Plan
     raw: ir.Program
@@ -73,7 +73,7 @@ class Compiled:
 
     @cached_property
     def inputs(self) -> dict[str, pa.Schema]:
-        """The columns of each stream that the query reads, with the types that are declared."""
+        """The columns of each stream that the query reads, with their declared types."""
         declared = {source.name: source for source in sources_of(self.plan)}
         found: dict[str, set[str]] = {name: set() for name in declared}
         for each in self.program.objects:
@@ -87,17 +87,17 @@ class Compiled:
 
     @cached_property
     def ordered(self) -> bool:
-        """Whether the answer can depend on the order of rows of one time."""
+        """Whether the result may depend on the order of rows with equal time."""
         return any(sees_order(each.body) for each in self.program.objects)
 
     @cached_property
     def predicates(self) -> dict[str, Expr]:
-        """What is true of every row of a stream that the query looks at, for streams with rows it does not."""
+        """The predicate that holds for every row the query uses, for each stream of which it ignores some rows."""
         return scan_predicates(self.program)
 
     @cached_property
     def coarse_times(self) -> dict[str, Steps]:
-        """How finely the query looks at the times of a stream, for streams of which panes are all it asks for."""
+        """The time resolution the query needs, for each stream that it reads only by panes."""
         return coarse_times(self.program)
 
     @property
@@ -114,11 +114,11 @@ class Compiled:
 
     @property
     def signature(self) -> dict[str, str]:
-        """What saved state must agree with to be taken up by this query."""
+        """The signature that saved state must match to be restored into this query."""
         return signature(self.program)
 
     def physical(self, mode: ph.Mode, aggregator: str | None = None) -> ph.Plan:
-        """The generic physical plan, complete before any row."""
+        """Return the generic physical plan, which is complete before any row arrives."""
         return physical(self.program, sources_of(self.plan), mode, Settings(aggregator, self.off))
 
     def open(self, engine: Engine, bounded: bool = True) -> Session:
@@ -126,7 +126,7 @@ class Compiled:
         return Session(self.wired(engine.backend, engine.aggregator), Context(engine, Metrics(), bounded))
 
     def wired(self, backend: str, aggregator: str | None = None) -> Pipeline:
-        """The stages for a back end and an aggregator: kept, so that a second run of the query finds its kernels ready."""
+        """Return the stages for a back end and an aggregator, cached so that later runs reuse the kernels."""
         key = backend, aggregator
         if key not in self._wired:
             self._wired[key] = self._wire(backend, aggregator)
@@ -138,15 +138,15 @@ class Compiled:
         return Pipeline(wiring.stages(), program.output, self.schema)
 
     def explain(self, stage: str | None = None) -> str:
-        """Show the query at one stage of its way."""
-        from penstock.explain import explain  # noqa: PLC0415 - only readers of plans pay for it
+        """Render the query at one stage of compilation."""
+        from penstock.explain import explain  # noqa: PLC0415 - imported only for explain
 
         return explain(self, stage)
 
 
 @cache
 def backend_named(name: str) -> Backend:
-    """Give the function that makes a kernel callable."""
+    """Return the function that compiles a kernel to a callable."""
     if name == "interpret":
         from penstock.loop.interpret import Interpreted  # noqa: PLC0415
 
@@ -159,26 +159,26 @@ def backend_named(name: str) -> Backend:
 
 @cache
 def kernel_cache() -> KernelCache:
-    """The compiled kernels of this process."""
+    """Return the cache of this process's compiled kernels."""
     from penstock.codegen.cache import KernelCache, default_directory  # noqa: PLC0415
 
     return KernelCache(default_directory())
 
 
 def offer_objects(objects: Mapping[str, bytes]) -> None:
-    """Take object code that another process compiled; what fits neither kernel nor machine is never used."""
+    """Add object code that another process compiled; code for another kernel or machine is never used."""
     if objects:
         kernel_cache().offer(objects)
 
 
 def forget(files: bool = False) -> None:
-    """Forget compiled queries and their code; delete code in files if asked to."""
+    """Drop compiled queries and their code from memory, and from disk if `files`."""
     compile_plan.cache_clear()
     kernel_cache().clear(files)
 
 
 def objects_of(program: ir.Program) -> dict[str, bytes]:
-    """Compile the kernels that a run begins with, and give their object code for other processes to use."""
+    """Compile the kernels a run starts with, and return their object code for other processes."""
     from penstock.codegen.cache import object_key  # noqa: PLC0415
     from penstock.codegen.native import compile_kernel  # noqa: PLC0415 - loads LLVM
     from penstock.explain import kernels  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Show a compiled query at any stage of its way, and why it runs as it does."""
+"""Render a compiled query at any stage of compilation, with the reasons for its physical choices."""
 
 from penstock.explain.query import explain, kernels, saved_cell
 

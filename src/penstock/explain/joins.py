@@ -1,4 +1,4 @@
-"""Say how a join in windows finds its pairs: the algorithm that was asked for, or the tree that chooses one."""
+"""Explain how a windowed join finds its pairs: the algorithm the query names, or the decision tree that picks one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EARLY = "in run and open: pairs as rows arrive, in no order; rows without a part
 
 
 def join_reasons(body: Join, fused: bool = False, report: JoinReport | None = None) -> list[str]:
-    """Lines about the algorithm; none for joins that have no choice. `report` tells what was chosen last."""
+    """Return lines about the join algorithm, or none if there is no choice. `report` holds the last choice."""
     if not (isinstance(body.pairing, InWindow) and body.on):
         return []
     if fused:
@@ -44,7 +44,7 @@ def join_reasons(body: Join, fused: bool = False, report: JoinReport | None = No
 
 
 def _choices(body: Join, chooser: JoinChooser, report: JoinReport | None) -> Iterator[str]:
-    """The trees that are asked, with the path that the last window took."""
+    """Yield the decision trees, with the path that the last window took."""
     seen = None if report is None or report.chosen is None else report.chosen.seen
     if is_eager(body):
         yield "there, a tree picks for each window by what was seen of the one before,"

@@ -1,4 +1,4 @@
-"""Show a compiled query at any stage of its way, and why it runs as it does."""
+"""Render a compiled query at any stage of compilation, with the reasons for its physical choices."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from penstock.types.time import describe_length, length_of
 if TYPE_CHECKING:
     from penstock.compile import Compiled
 
-WAITING_BYTES = 9  # a row waits with its time in ticks, and whether a window has seen it
+WAITING_BYTES = 9  # per buffered row: its time in ticks, and a flag whether a window has used it
 
 
 def explain(compiled: Compiled, stage: str | None) -> str:
-    """Show one stage: plan, ir, passes, physical, loop, llvm or asm; without one, an overview with reasons."""
+    """Render one stage: plan, ir, passes, physical, loop, llvm or asm; without one, an overview with reasons."""
     match stage:
         case "plan":
             return show_plan(compiled.plan)
@@ -68,7 +68,7 @@ def _texts(texts: Iterable[str]) -> str:
 
 
 def kernels(program: ir.Program) -> Iterator[Kernel]:
-    """The kernels a run starts with, before data has changed any assumption."""
+    """Yield the kernels a run starts with, before data has changed any assumption."""
     for each in program.objects:
         match each.body:
             case ir.Samples() as body:
@@ -83,7 +83,7 @@ def kernels(program: ir.Program) -> Iterator[Kernel]:
 
 
 def _pane_kernels(body: ir.Reduce, source: ir.Object, this: ir.Object) -> Iterator[Kernel]:
-    """What folds rows, what emits windows, and what computes results that emission leaves to Arrow."""
+    """Yield the kernels that fold rows, emit windows, and compute the results that emission cannot."""
     window = _pane_window(body, source, this)
     yield window.fold(_first_key_table(window), frozenset(), wide=False).kernel
     yield _emit_kernel(window).kernel
@@ -93,7 +93,7 @@ def _pane_kernels(body: ir.Reduce, source: ir.Object, this: ir.Object) -> Iterat
 
 
 def _pane_window(body: ir.Reduce, source: ir.Object, this: ir.Object) -> Window:
-    """The window as kernels see it: without results that need Arrow."""
+    """Return the window that kernels compute: without results that need Arrow."""
     if fits_emission(body, source):
         return Window(body, source, this)
     reduce, plain, _ = split_results(this, body, source)
@@ -105,7 +105,7 @@ def _emit_kernel(window: Window) -> EmitKernel:
 
 
 def _lane_kernels(source: ir.Object, this: ir.Object, algorithms: tuple[str, ...]) -> Iterator[Kernel]:
-    """What makes the columns of arguments, then what reduces frames of them."""
+    """Yield the kernels that compute argument columns, then those that reduce frames."""
     made = spell(this, source, columns_kept(this, source))
     yield from _rows_kernels(made.samples, source, made.ready)
     kernel_factory = KernelFactory(Interpreted)
@@ -130,7 +130,7 @@ def _machine_text(kernel: Kernel, stage: str) -> str:
 
 
 def _passes(compiled: Compiled) -> str:
-    """Every pass that changed something, with what it made."""
+    """Render every pass, with its result if it changed the program."""
     parts = [f"-- from the plan\n{show_ir(compiled.raw)}"]
     before = compiled.raw
     for name, after in compiled.trace:
@@ -159,7 +159,7 @@ def _overview(compiled: Compiled) -> str:
 
 
 def _asked(compiled: Compiled) -> Iterator[str]:
-    """What is read of each stream that lies in files: columns, and row groups that statistics do not rule out."""
+    """Yield what the query reads of each stream: columns, and the predicate that prunes row groups by statistics."""
     predicates = compiled.predicates
     for name, columns in compiled.columns.items():
         where = (
@@ -171,7 +171,7 @@ def _asked(compiled: Compiled) -> Iterator[str]:
 
 
 def _changes(compiled: Compiled) -> str:
-    """Name the passes that changed something."""
+    """Name the passes that changed the program."""
     before, names = compiled.raw, []
     for name, after in compiled.trace:
         names += [name] if after != before else []
@@ -180,7 +180,7 @@ def _changes(compiled: Compiled) -> str:
 
 
 def _reasons(this: ir.Object, compiled: Compiled, chosen: Sequence[Choice]) -> list[str]:
-    """Say how a windowed object runs and why, a line each; nothing of other objects."""
+    """Return lines on how a windowed, join or signal object runs and why; none for other objects."""
     program = compiled.program
     match this.body:
         case ir.Reduce() as body if in_panes(body, program):
@@ -244,7 +244,7 @@ def _panes(window: Window) -> str:
 
 
 def _pane_memory(window: Window) -> str:
-    """Bound what a run holds: states of panes that open windows need, and what emission works in."""
+    """Bound a run's memory: the states of open windows' panes, and the scratch memory of emission."""
     cell = sum(
         _bytes(state.type) for each in window.monoids(frozenset(), wide=False) for state in each.states
     )
@@ -260,18 +260,18 @@ def _pane_memory(window: Window) -> str:
 
 
 def _saved(window: Window) -> str:
-    """Bound what is saved of a run, in its canonical form."""
+    """Bound the size of a run's saved state in canonical form."""
     return f"panes of open windows x keys x {_saved_cell(window)} bytes, and texts as long as they are"
 
 
 def saved_cell(this: ir.Object, program: ir.Program) -> int:
-    """Count the bytes that are saved for one pane and key of a window, without texts."""
+    """Return the bytes of saved state per pane and key of a window, without strings."""
     assert isinstance(this.body, ir.Reduce)
     return _saved_cell(_pane_window(this.body, program[this.body.source], this))
 
 
 def _saved_cell(window: Window) -> int:
-    """The number of a pane, keys as values, and states under no assumption: sums of 128 bits, flags of nulls."""
+    """Return the bytes of a pane number, key values, and the most general states: 128-bit sums, null flags."""
     general = frozenset(window.source.schema.names)
     states = [state.type for each in window.monoids(general, wide=True) for state in each.states]
     keys = [width_of(type_of(key.expr, window.source.schema)) for key in window.body.keys]
@@ -296,7 +296,7 @@ def _lane_reasons(this: ir.Object, source: ir.Object, algorithms: Sequence[str])
 
 
 def _row_bytes(schema: pa.Schema) -> str:
-    """Add up the columns, and what else a row waits with."""
+    """Describe the bytes of a buffered row: its columns and `WAITING_BYTES`."""
     widths = [width_of(each.type) for each in schema]
     fixed = sum(width for width in widths if width is not None) + WAITING_BYTES
     return f"{fixed} bytes" if None not in widths else f"{fixed} bytes and its texts"

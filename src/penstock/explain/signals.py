@@ -1,4 +1,4 @@
-"""Say how signals run and why, and show their kernels."""
+"""Explain how signals run and why, and list their kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from penstock.types.time import describe_length, describe_reach
 
 
 def signal_reasons(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Object]) -> list[str]:
-    """Say how each temporal object runs, a line each, and what a run remembers."""
+    """Return lines on how each temporal object runs, and on the state of a run."""
     against = why_not(body.program, [(each.schema, each.time) for each in sources])
     if against is None:
         return _dense_reasons(body, sources)
@@ -40,7 +40,7 @@ def signal_reasons(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Objec
 
 
 def _release_reasons(this: ir.Object, program: temporal.Program) -> list[str]:
-    """Say when intervals leave, and what a key without further samples delays."""
+    """Return lines on when intervals are emitted, and which results an idle key delays."""
     waiting = [each.name for each in program.objects if _needs_the_next(each.body)]
     lines = [
         f"~{name} is final up to each key's last sample: a key without further samples delays what follows"
@@ -60,7 +60,7 @@ def _release_reasons(this: ir.Object, program: temporal.Program) -> list[str]:
 
 
 def _needs_the_next(body: temporal.Body) -> bool:
-    """Tell whether the value behind a sample depends on the next one."""
+    """Return whether the value after a sample depends on the next sample."""
     match body:
         case temporal.Resample():
             return True
@@ -141,7 +141,7 @@ def _memory(program: temporal.Program) -> str:
 
 
 def signal_kernels(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Object]) -> Iterator[Kernel]:
-    """The kernels a run starts with."""
+    """Yield the kernels a run starts with."""
     inputs = [(each.schema, each.time) for each in sources]
     if fits(body.program, inputs):
         yield dense(body.program, inputs).kernel({}, edge=False).kernel

@@ -1,1 +1,1 @@
-"""Programs in the loop IR, built by Python functions: tables of panes and keys, sliding windows, sorts, joins, signals."""
+"""Kernels in the loop IR, built by Python functions: pane and key tables, sliding windows, sorts, joins, signals."""

@@ -1,4 +1,4 @@
-"""A nullable value inside a kernel: the value, and whether it is there."""
+"""Nullable values inside kernels: a value with its validity, and comparisons in a total order."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from penstock.loop.nodes import BOOL, Const, Literal, Unary, Value, const, selec
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`valid` None means never null: then no code is generated for the question."""
+    """A value and its validity. `valid` is None if the value is never null; no null check is then generated."""
 
     value: Value
     valid: Value | None = None
 
 
 def both(*cells: Cell) -> Value | None:
-    """The validity of a result that is null wherever an operand is."""
+    """Return the validity of a result that is null if any operand is null."""
     masks = [cell.valid for cell in cells if cell.valid is not None]
     if not masks:
         return None
@@ -29,17 +29,17 @@ def both(*cells: Cell) -> Value | None:
 
 
 def is_true(cell: Cell) -> Value:
-    """A predicate as a filter reads it: null counts as false."""
+    """Return a predicate's value for a filter: null is false."""
     return cell.value if cell.valid is None else cell.value & cell.valid
 
 
 def narrow(valid: Value | None, also: Value) -> Value:
-    """Restrict a validity by one more condition."""
+    """Restrict a validity by a further condition."""
     return also if valid is None else valid & also
 
 
 def conjunction(a: Value | None, b: Value | None) -> Value | None:
-    """Both of two conditions, None being one that always holds."""
+    """Return the conjunction of two conditions; None means always true."""
     return b if a is None else a if b is None else a & b
 
 
@@ -52,7 +52,7 @@ def _surely_not_nan(value: Value) -> bool:
 
 
 def less(a: Value, b: Value) -> Value:
-    """a < b in the total order in which NaN is the greatest and equals itself."""
+    """Return a < b in the total order in which NaN is the greatest value and equals itself."""
     if not a.type.is_float:
         return a < b
     if _surely_not_nan(b):
@@ -63,16 +63,16 @@ def less(a: Value, b: Value) -> Value:
 
 
 def equal(a: Value, b: Value) -> Value:
-    """a = b in the same order."""
+    """Return a = b in the same order."""
     if not a.type.is_float or _surely_not_nan(a) or _surely_not_nan(b):
         return a.eq(b)
     return a.eq(b) | (is_nan(a) & is_nan(b))
 
 
 def smaller(a: Value, b: Value) -> Value:
-    """The smaller of two in that order, the first of equals.
+    """Return the smaller of two values in that order, the first of equals.
 
-    The first choice is one instruction of vector units. It is NaN only where it should have been the other.
+    The first select is one vector instruction. Its result is NaN only if the other value is the correct one.
     """
     chosen = select(b < a, b, a)
     if not a.type.is_float or _surely_not_nan(a):
@@ -81,7 +81,7 @@ def smaller(a: Value, b: Value) -> Value:
 
 
 def larger(a: Value, b: Value) -> Value:
-    """The larger of two in that order, the first of equals."""
+    """Return the larger of two values in that order, the first of equals."""
     chosen = select(a < b, b, a)
     if not b.type.is_float or _surely_not_nan(b):
         return chosen

@@ -1,4 +1,4 @@
-"""Fetch values by their places: the columns of a join's result."""
+"""Gather kernels: fetch values by row number for the columns of a join's result."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from penstock.loop.nodes import I64, Kernel, Type, maximum
 
 
 def gather(value: Type, place: Type) -> Kernel:
-    """Write the values at `places[lo … hi]` to where their places stand."""
+    """Write out[i] = values[places[i]] for i in `lo … hi`."""
     k = KernelBuilder("gather")
     values, places, out = k.buffer("values", value), k.buffer("places", place), k.buffer("out", value)
     with k.for_(k.scalar("lo"), k.scalar("hi"), "i") as i:
@@ -17,7 +17,7 @@ def gather(value: Type, place: Type) -> Kernel:
 
 
 def gather_later(place: Type) -> Kernel:
-    """Write the later one of two times for each pair of places."""
+    """Write the later of the two times of each pair of rows."""
     k = KernelBuilder("gather_later")
     left, right = k.buffer("left", I64), k.buffer("right", I64)
     own, other, out = k.buffer("own", place), k.buffer("other", place), k.buffer("out", I64)

@@ -1,8 +1,8 @@
-"""Find what rows of one side meet on the other: ranges of a lane's rows, and pairs of rows.
+"""Kernels that find matching rows in sorted partitions: ranges of right rows, pairs of rows, and as-of matches.
 
-Rows of both sides lie lane by lane, a lane being a key, and within a lane in order of a value, mostly their time. So
-both ends of what a row meets only ever move forward. Buffers of right values have one element to spare, which is
-read and not used.
+Both sides are partitioned by key (a partition is a `lane`) and sorted by a value, mostly time, within a partition. So
+both ends of a row's range only move forward. Buffers of right values have one spare element, which is read but not
+used.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from penstock.loop.nodes import I64, U64, Bitcast, Kernel, Value, maximum, minim
 
 
 def find_ranges(listed: bool) -> Kernel:
-    """For each left row of the lanes `begin … end`, the right rows of its lane with values from `since` to `until`.
+    """Find, for each left row of the partitions `begin … end`, the range of right rows with values in [since, until].
 
-    Both ends are included. They are listed for each left row in its place, or else added to its value. The range
-    is written to where the left row came from, `places` telling that.
+    If `listed`, the bounds are columns of the left rows; otherwise they are the left value plus `lo` and plus `hi`.
+    The range is written at the left row's original position, from `places`.
     """
     k = KernelBuilder("find_ranges")
     left, left_bounds = k.buffer("left", I64), k.buffer("left_bounds", I64)
@@ -47,9 +47,9 @@ def find_ranges(listed: bool) -> Kernel:
 
 
 def expand_ranges() -> Kernel:
-    """Write a pair for each row `begin … end` and each place in its range, from where `starts` tells.
+    """Write a pair for each row `begin … end` and each right row in its range, from position `starts[row]` on.
 
-    `places` tells where the row at a place in lanes came from.
+    `places` maps a position in the sorted partitions to the original row.
     """
     k = KernelBuilder("expand_ranges")
     first, last, starts = k.buffer("first", I64), k.buffer("last", I64), k.buffer("starts", I64)
@@ -65,10 +65,10 @@ def expand_ranges() -> Kernel:
 
 
 def last_before(exact: bool) -> Kernel:
-    """For each left row, the last right row of its key up to its time, or before it; -1 where there is none.
+    """Find, for each left row, the last right row of its key at or before its time (before, unless `exact`), or -1.
 
-    Rows come in order of time. `known` holds the last row of each key so far: -1 at first, and in the end that of all right
-    rows. Rows further than `reach` away do not count, unless that is -1.
+    Rows are sorted by time. `known` holds the last row of each key: initially -1, finally the last of all right rows.
+    Rows further than `reach` away do not match; a reach of -1 is unlimited.
     """
     k = KernelBuilder("last_before")
     sides = _Sides(k)
@@ -90,9 +90,9 @@ def last_before(exact: bool) -> Kernel:
 
 
 def next_after(exact: bool) -> Kernel:
-    """For each left row, the first time of its key at or after its own; of several right rows, the last.
+    """Find, for each left row, the right row with the first time of its key at or after it; of equal times, the last.
 
-    The same from the other end: rows are met last to first, and only an earlier time replaces what is known.
+    This mirrors `last_before`: rows are visited last to first, and only an earlier time replaces the entry in `known`.
     """
     k = KernelBuilder("next_after")
     sides = _Sides(k)
@@ -115,7 +115,7 @@ def next_after(exact: bool) -> Kernel:
 
 
 class _Sides:
-    """The parameters of both kernels over rows in order of time."""
+    """The parameters of both as-of kernels."""
 
     def __init__(self, k: KernelBuilder) -> None:
         self.k = k
@@ -125,7 +125,7 @@ class _Sides:
         self.rows, self.others, self.reach = k.scalar("rows"), k.scalar("others"), k.scalar("reach")
 
     def answer(self, row: Value, found: Value, apart: Value) -> None:
-        """Write what was found, if that is near: times may be more than 63 bits apart, and -1 reaches everything."""
+        """Write the match if its distance is within `reach`. Unsigned: distances may exceed 63 bits, and -1 is no limit."""
         k = self.k
         near = Bitcast(apart, U64) <= Bitcast(self.reach, U64)
         k.store(self.found, row, -1)

@@ -1,7 +1,7 @@
-"""Turn a predicate over a chunk of rows into the list of rows that pass, without branches.
+"""Selection: turn a predicate over a chunk of rows into a selection vector, without branches.
 
-Eight rows make a turn: a vector of comparisons, its bits, and by a table the positions of those that are set. Each turn
-writes eight entries and keeps as many as were set, so a list needs LANES spare ones.
+Each iteration handles eight rows: a vector comparison, its bit mask, and a table lookup of the positions of the set
+bits. It writes eight entries and advances by the number of set bits, so a selection vector needs LANES spare entries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ assert LANES == 1 << _LANE_BITS
 
 
 class Watcher(Protocol):
-    """What else is done to each row: to one by itself, or to one of eight that are looked at together."""
+    """Further work per row: `row` for a single row, `lane` for one of eight rows of an iteration."""
 
     def row(self, r: Value) -> None: ...
 
@@ -28,7 +28,7 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True)
 class _List:
-    """A list of rows: its first place, and how many it has."""
+    """A selection vector: its first position and its length."""
 
     begin: int
     count: Var
@@ -37,7 +37,7 @@ class _List:
 
 @dataclass(frozen=True)
 class Selection:
-    """Fills `chosen` with the rows start + r for which `passes(r)`."""
+    """Emit code that fills `chosen` with the rows start + r for which `passes(r)`."""
 
     k: KernelBuilder
     start: Value
@@ -46,7 +46,7 @@ class Selection:
     positions: Buffer
 
     def rows(self, n: Value) -> Var:
-        """List those of r < n, and return how many there are."""
+        """Select among the rows r < n, and return the number selected."""
         k, all_of_them = self.k, self._list()
         turns = k.var("turns", n >> _LANE_BITS)
         with k.for_(0, turns, "turn") as turn:
@@ -55,10 +55,10 @@ class Selection:
         return all_of_them.count
 
     def halves(self, n: Value, watch: Watcher, second: int) -> tuple[Var, Var]:
-        """Do the same, but look at both halves side by side, and list those of the second from chosen[second] on.
+        """Select as `rows` does, with both halves interleaved; write the second half's rows from chosen[second] on.
 
-        Streams of memory that are read side by side arrive together; one after the other they are waited for each by
-        itself. What is left over belongs to the second half, which may have 2 * LANES - 1 rows more than the first.
+        Two interleaved memory streams overlap their latencies. Remaining rows belong to the second half, which may have
+        2 * LANES - 1 rows more than the first.
         """
         k, lists = self.k, (self._list(0, watch), self._list(second, watch))
         turns = k.var("turns", n >> (_LANE_BITS + 1))
@@ -75,7 +75,7 @@ class Selection:
 
     def _turn(self, into: _List, r: Value) -> None:
         k = self.k
-        if into.watch is not None:  # in a loop of its own: that can be a vector though the other be none
+        if into.watch is not None:  # a separate loop: it may vectorise even if the next does not
             with k.for_(0, LANES, "lane", parallel=True) as lane:
                 into.watch.lane(k.var("r", r + lane), lane)
         bits = k.var("bits", 0)
@@ -88,7 +88,7 @@ class Selection:
         k.set(into.count, into.count + Unary("popcount", bits))
 
     def _rest(self, into: _List, r: Value, n: Value) -> None:
-        """Look at the last rows, too few for a turn."""
+        """Select among the remaining rows, one at a time."""
         k = self.k
         with k.for_(r, n, "r", scalar=True) as each:
             if into.watch is not None:

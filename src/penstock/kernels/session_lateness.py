@@ -1,9 +1,9 @@
-"""Decide which rows are late for sessions, row by row in the order of arrival.
+"""The kernel that decides which rows are late for sessions, row by row in the order of arrival.
 
-Times are divided into buckets as wide as the gap, so all rows of a key in a bucket are in one session, and a
-session is a run of neighbouring buckets. A *pair* is a bucket of a key; pairs are numbered by key, then bucket, and
-hold the least and the largest time of the rows in open sessions. Each row therefore looks at three pairs. Pairs of
-emitted sessions are cleared in passing, each once: the cost per row is constant.
+Time is divided into buckets as wide as the gap. So all rows of a key in a bucket are in one session, and a session is a
+run of adjacent buckets. A *pair* is a (key, bucket). Pairs are numbered by key, then bucket, and hold the least and the
+largest time of the rows in open sessions. Each row reads three pairs. Pairs of emitted sessions are cleared once
+each, so the cost per row is constant.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ START_OF_TIME, END_OF_TIME = -(1 << 63), (1 << 63) - 1
 
 
 def session_lateness(begin_earlier: bool) -> Kernel:
-    """Write the fate of each row: accepted, late, or accepted after the sessions complete at its watermark have left.
+    """Write each row's status: accepted, late, or accepted after the sessions complete at its watermark are emitted.
 
-    A row arrived at the watermark `marks[row]`; `safe[row]` is that less the gap. Ends are remembered while an open
-    session begins within `twice` the gap, or the watermark is there; none greater than `most` is forgotten. Before
-    the rows given here, an open session of a key begins at `earliest[key]`.
+    `marks[row]` is the watermark at the row's arrival; `safe[row]` is that watermark minus the gap. The end of a key's
+    last emitted session is kept until the watermark is more than `twice` after it and no open session begins within
+    `twice` after it; ends greater than `most` are always kept. `earliest[key]` is the start of the key's open session
+    before the rows of this call.
     """
     return _Lateness(KernelBuilder("session_lateness"), begin_earlier).kernel()
 
@@ -62,7 +63,7 @@ class _Lateness:
         return k.build()
 
     def _close(self, key: Value, stop: Value, before: Value) -> None:
-        """Clear the sessions of a key whose last row is before a time, and note the end of the last of them."""
+        """Clear a key's sessions whose last row is before a time, and store the end of the last of them."""
         k = self.k
         first, last = k.var("first", self.front[key]), k.var("last", self.reach[key])
         going = k.var("going", first < stop, BOOL)
@@ -80,7 +81,7 @@ class _Lateness:
         k.store(self.reach, key, last)
 
     def _walk(self, last: Var, stop: Value, before: Value) -> None:
-        """Move along the pairs of a session until one has a row at or after a time."""
+        """Advance through a session's pairs until one has a row at or after a time."""
         k = self.k
         more = k.var("more", self.high[last] < before, BOOL)
         with k.while_(more):
@@ -90,7 +91,7 @@ class _Lateness:
                 k.set(more, self.high[last] < before)
 
     def _chained(self, pair: Value, following: Value, stop: Value) -> Value:
-        """Tell whether the next pair continues the session of a pair."""
+        """Return whether the next pair continues the session of a pair."""
         there = self.k.var("there", minimum(following, stop - 1))
         return (
             (following < stop)
@@ -100,11 +101,11 @@ class _Lateness:
         )
 
     def _within(self, earlier: Value, later: Value) -> Value:
-        """Tell whether two times, the first not after the second, are at most the gap apart: 64 bits and more."""
+        """Return whether two ordered times differ by at most the gap. Unsigned: the difference may exceed 63 bits."""
         return Bitcast(later - earlier, U64) <= Bitcast(self.gap, U64)
 
     def _clear(self, first: Var, last: Value, stop: Value) -> None:
-        """Clear pairs and move to the next that holds a row."""
+        """Clear pairs, and advance to the next pair that holds a row."""
         k = self.k
         empty = k.var("empty", first < stop, BOOL)
         with k.while_(empty):
@@ -135,7 +136,7 @@ class _Lateness:
             k.set(fate, CUT)
 
     def _near(self, key: Value, pair: Value, time: Value, stop: Value) -> Value:
-        """Tell whether an open session of the key lies within the gap."""
+        """Return whether an open session of the key is within the gap of a time."""
         k = self.k
         begin = k.var("begin", self.bounds[key])
         before = k.var("earlier", maximum(pair - 1, begin))

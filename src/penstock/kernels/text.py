@@ -1,4 +1,4 @@
-"""Compare and intern texts: Arrow strings are offsets into bytes, read several at a time."""
+"""Kernels that compare and intern strings. Arrow strings are offsets into bytes, read in words of up to 8 bytes."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from penstock.loop.nodes import (
 
 _WORDS: tuple[tuple[int, Type], ...] = ((8, U64), (4, U32), (2, U16), (1, U8))
 
-# Longer literals are compared outside kernels: unrolled comparisons would only bloat the loop.
+# Longer literals are compared outside kernels: unrolled comparisons would bloat the loop.
 LONGEST_LITERAL = 64
 
 
 def equals_literal(
     k: KernelBuilder, offsets: Buffer, data: Buffer, size: Value, row: Value, literal: Buffer, length: int
 ) -> Value:
-    """Whether the text at `row` is the literal, without a branch.
+    """Return whether the string at `row` equals the literal, without a branch.
 
-    A text of another length is read at a clamped place and the answer dropped, so that no byte outside
-    the buffer is touched; the runtime sees to it that `size`, the data's length, is at least `length`.
+    A string of another length is read at a clamped offset and the result discarded, so no byte outside the buffer is
+    read. The runtime guarantees that `size`, the data's length, is at least `length`.
     """
     begin = k.var("begin", offsets[row].to(I64))
     fits = (offsets[row + 1].to(I64) - begin).eq(const(length, I64))
@@ -52,7 +52,7 @@ def equals_literal(
 
 
 def comes_before(k: KernelBuilder, column: str, a: Value, b: Value) -> Value:
-    """Whether one interned text of a column sorts before another, by bytes; codes below 0 are read as 0."""
+    """Return whether one interned string of a column sorts before another, by bytes; negative codes are read as 0."""
     offsets = k.shared_buffer("text_offsets", column, I64)
     text = k.shared_buffer("text", column, U8)
     first, second = (k.var("text_code", maximum(code, const(0, I32)).to(I64)) for code in (a, b))
@@ -74,10 +74,10 @@ def comes_before(k: KernelBuilder, column: str, a: Value, b: Value) -> Value:
 
 
 def intern_kernel(offsets_type: Type, nullable: bool) -> Kernel:
-    """Number the texts of a column in order of first appearance: `out[row]` is the code, -1 for null.
+    """Assign codes to the strings of a column in order of first appearance: `out[row]` is the code, -1 for null.
 
-    The arena (`text_offsets`, `text`) holds each distinct text once, laid out as an Arrow array, so the
-    way back from codes to texts is a plain `take`. Nothing is copied for a text already known.
+    The arena (`text_offsets`, `text`) holds each distinct string once, in the layout of an Arrow array, so codes are
+    decoded by a plain `take`. Known strings are not copied.
     """
     return _Intern(offsets_type, nullable).build()
 
@@ -131,7 +131,7 @@ class _Intern:
         k.store(self.out, row, code.to(I32))
 
     def _hash(self, begin: Value, end: Value) -> Var:
-        """Hash eight bytes at a time, then what is left."""
+        """Hash eight bytes at a time, then the remaining bytes."""
         k = self.k
         hashed = k.var("hash", hash_word(end - begin))
         at = k.var("at", begin)
@@ -143,7 +143,7 @@ class _Intern:
         return hashed
 
     def _compare(self, entry: Value, begin: Value, end: Value, hashed: Value, code: Var) -> None:
-        """Compare with a known text of the same hash and length, in the same pieces."""
+        """Compare with a known string of the same hash and length, in words of the same sizes."""
         k = self.k
         known = k.var("known", self.text_offsets[entry])
         known_end = k.var("known_end", self.text_offsets[entry + 1])
@@ -177,9 +177,9 @@ class _Intern:
 
 
 def _tail(k: KernelBuilder, data: Buffer, at: Value, end: Value) -> Var:
-    """The fewer than eight bytes before `end` as one word, no byte outside being touched.
+    """Return the fewer than eight bytes before `end` as one word, without reading bytes outside.
 
-    Of a given length, different bytes give different words: pieces overlap where they do not divide.
+    For a given length, different bytes yield different words: the pieces may overlap, but cover all bytes.
     """
     left = k.var("left", end - at)
     tail = k.var("tail", 0, U64)

@@ -1,7 +1,7 @@
-"""Find the frames of windows: for each window of a lane, the range of its rows.
+"""Kernels that find window frames: for each window of a sorted partition, the range of its rows.
 
-Rows lie lane by lane in order of time, so both ends of a window only ever move forward: two pointers, no
-search. `bounds` lists where lanes begin, and where the last one ends.
+Rows are partitioned by key (a partition is a `lane`) and sorted by time, so both ends of a window only move forward:
+two pointers, no search. `bounds` lists the start of each partition, and the end of the last.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, I64, U8, U64, Bitcast, Kernel, Value, Var, maximum, minimum, select
 
-_CHUNK = 64  # rows that are looked at together
+_CHUNK = 64  # rows tested at once
 
 
 def grid_frames() -> Kernel:
-    """Windows [offset + n * every, … + size), n from `after` up to `upto`, those that hold a row."""
+    """Find the non-empty windows [offset + n * every, … + size) for n from `after` to `upto`."""
     k = KernelBuilder("grid_frames")
     size, every, offset = k.scalar("size"), k.scalar("every"), k.scalar("offset")
 
     def skip(n: Var, time: Value) -> None:
-        """Go to the first window that ends after a time."""
+        """Move to the first window that ends after a time."""
         ahead = k.var("ahead", time - offset - size)
         whole = k.var("whole", ahead.div(every))
-        below = (ahead < 0) & ahead.ne(whole * every)  # division truncates: this makes it the floor
+        below = (ahead < 0) & ahead.ne(whole * every)  # division truncates: correct it to the floor
         k.set(n, maximum(n, whole + 1 - below.to(I64)))
 
     windows = _Windows(k, lambda n: offset + n * every, lambda n: offset + n * every + size, skip)
@@ -32,12 +32,12 @@ def grid_frames() -> Kernel:
 
 
 def listed_frames() -> Kernel:
-    """Windows [starts[n], ends[n]), both rising, n from `after` up to `upto`, those that hold a row."""
+    """Find the non-empty windows [starts[n], ends[n]), both ascending, for n from `after` to `upto`."""
     k = KernelBuilder("listed_frames")
     starts, ends = k.buffer("starts", I64), k.buffer("ends", I64)
 
     def skip(n: Var, time: Value) -> None:
-        """Search for the first window that ends after a time; the list holds one beyond `upto` that does."""
+        """Move to the first window that ends after a time, by binary search; the list has one past `upto` that does."""
         low, high = k.var("low", n), k.var("high", windows.upto + 1)
         with k.while_(low < high):
             middle = k.var("middle", (low + high) >> 1)
@@ -53,7 +53,7 @@ def listed_frames() -> Kernel:
 
 @dataclass
 class _Windows:
-    """Two pointers through each lane; `skip(n, time)` moves n to the first window, from n on, ending after a time."""
+    """Two pointers through each partition; `skip(n, time)` advances n to the first window that ends after a time."""
 
     k: KernelBuilder
     start: Callable[[Value], Value]
@@ -68,7 +68,7 @@ class _Windows:
         self.lo, self.hi, self.number = (k.buffer(hint, I64) for hint in ("lo", "hi", "number"))
 
     def kernel(self) -> Kernel:
-        """Write frames while there is room; return how many there are in all."""
+        """Build the kernel: it writes frames up to the capacity, and returns the total number of frames."""
         k = self.k
         self.found = k.var("found", 0)
         with k.for_(0, self.lanes, "lane") as lane:
@@ -91,7 +91,7 @@ class _Windows:
                     k.set(n, n + 1)
 
     def _pass(self, at: Var, stop: Value, limit: Value) -> None:
-        """Move past rows before a time."""
+        """Advance past the rows before a time."""
         k = self.k
         bound = k.var("bound", limit)
         more = k.var("more", at < stop, BOOL)
@@ -114,18 +114,18 @@ class _Windows:
 
 
 def look_back_frames(oldest: bool, newest: bool, delayed: bool) -> Kernel:
-    """For each of the rows `begin … end`, the rows of its lane from `since` before its time to `until` before it.
+    """Find, for each of the rows `begin … end`, the rows of its partition from `since` to `until` before its time.
 
-    `oldest` and `newest` tell whether rows exactly at the ends belong to the frame, `delayed` that `until` is not
-    zero. The first of the rows lies in lane `lane`, and looks back on nothing before `left` and `right`. Bounds are
-    written from the start of `lo` and `hi`. Returns the length of the longest frame.
+    `oldest` and `newest` include rows exactly at the ends; `delayed` means that `until` is not zero. The first row is
+    in partition `lane`; its pointers start at `left` and `right`. Bounds are written from the start of `lo` and `hi`.
+    The kernel returns the length of the longest frame.
     """
     return _LookBacks(KernelBuilder("look_back_frames"), oldest, newest, delayed).kernel()
 
 
 @dataclass
 class _LookBacks:
-    """Two pointers through each lane, a chunk of rows at a time: many chunks turn out to be regular."""
+    """Two pointers through each partition, a chunk of rows at a time, with a fast path for regular chunks."""
 
     k: KernelBuilder
     oldest: bool
@@ -156,7 +156,7 @@ class _LookBacks:
         return k.build()
 
     def _chunk(self, at: Var, stop: Value, lane_end: Value) -> None:
-        """Write the bounds of some rows, and move to the next."""
+        """Write the bounds of a chunk's rows, and advance."""
         k, upto = self.k, self.k.var("upto", minimum(at + _CHUNK, stop))
         if not self.newest or self.delayed:
             self._one_by_one(at, upto, lane_end)
@@ -169,11 +169,9 @@ class _LookBacks:
         k.set(at, upto)
 
     def _is_regular(self, at: Value, upto: Value, lane_end: Value) -> Value:
-        """Whether, row by row, one row enters and one leaves."""
+        """Return whether exactly one row enters and one leaves at every row of the chunk."""
         k, times = self.k, self.times
-        before = k.var(
-            "before", at - self.left + 1
-        )  # the row that leaves last, counted from the one that enters
+        before = k.var("before", at - self.left + 1)  # distance from an entering row to the row that leaves
         otherwise = k.var("otherwise", ((upto - at).ne(_CHUNK) | (upto >= lane_end)) | self.left.eq(0), BOOL)
         with k.if_(~otherwise), k.for_(at, upto, "row") as row:
             oldest = k.var("oldest", times[row] - self.since)
@@ -201,20 +199,20 @@ class _LookBacks:
             else:
                 self._advance(self.right, time - self.until, self.newest)
             self._advance(self.left, time - self.since, not self.oldest)
-            first = k.var("first", minimum(self.left, self.right))  # before the first row, ends are turned
+            first = k.var("first", minimum(self.left, self.right))  # keeps lo <= hi before the first row
             k.store(self.lo, row - self.begin, first)
             k.store(self.hi, row - self.begin, self.right)
             k.set(self.longest, maximum(self.longest, self.right - first))
 
     def _advance(self, pointer: Var, limit: Value, including: bool) -> None:
-        """Move past rows up to a time: the row that looks back is later, or the first not to be passed."""
+        """Advance past the rows up to a time. The current row stops the loop, so it needs no bounds check."""
         k, times = self.k, self.times
         bound = k.var("bound", limit)
         with k.while_(times[pointer] <= bound if including else times[pointer] < bound):
             k.set(pointer, pointer + 1)
 
     def _pass_equals(self, row: Value, time: Value, lane_end: Value) -> None:
-        """Move past a row and all of its time; whether it moves is a branch, so that no row waits for the last."""
+        """Advance past a row and all rows of its time. A branch, not a select: rows then do not depend on each other."""
         k, right = self.k, self.right
         k.set(right, maximum(right, row + 1))
         with k.while_((right < lane_end) & (self.times[minimum(right, lane_end - 1)] <= time)):
@@ -222,7 +220,7 @@ class _LookBacks:
 
 
 def count_sessions() -> Kernel:
-    """Count the sessions of some lanes: the first row of a lane begins one, and each more than `gap` after the last."""
+    """Count the sessions of partitions: a session begins with the first row, and with each row more than `gap` later."""
     k = KernelBuilder("count_sessions")
     times, bounds, gap = k.buffer("times", I64), k.buffer("bounds", I64), k.scalar("gap")
     found = k.var("found", 0)
@@ -235,9 +233,9 @@ def count_sessions() -> Kernel:
 
 
 def list_sessions() -> Kernel:
-    """List the sessions of some lanes, beginning with number `first`: the first row, the first time and the last.
+    """List the sessions of partitions from number `first` on: first row, first time and last time.
 
-    Every row writes its session, and the next writes it again unless it begins one: that costs no branch.
+    Every row writes its session; a row of the same session overwrites the entry. This is branch-free.
     """
     k = KernelBuilder("list_sessions")
     times, bounds, gap = k.buffer("times", I64), k.buffer("bounds", I64), k.scalar("gap")
@@ -262,11 +260,11 @@ def list_sessions() -> Kernel:
 
 
 def _apart(before: Value, time: Value, gap: Value) -> Value:
-    return Bitcast(time - before, U64) > Bitcast(gap, U64)  # never negative, but perhaps beyond 63 bits
+    return Bitcast(time - before, U64) > Bitcast(gap, U64)  # unsigned: never negative, but may exceed 63 bits
 
 
 def run_starts() -> Kernel:
-    """Mark the rows that begin a run: the first of a lane, then each that is `within` or more after the last mark."""
+    """Mark the rows that begin a run: a partition's first row, then each row `within` or more after the last mark."""
     k = KernelBuilder("run_starts")
     times, bounds = k.buffer("times", I64), k.buffer("bounds", I64)
     within, lanes, begins = k.scalar("within"), k.scalar("lanes"), k.buffer("begins", U8)

@@ -1,4 +1,4 @@
-"""Programs: kernels joined with the back end that runs them, ready for the runtime.
+"""Programs bind kernels to the back end that compiles them, and build the runtime's stages.
 
-One for each way in which objects of the IR run: panes, lanes, joins, signals, rows.
+There is one for each execution strategy of IR objects: panes, sorted partitions, joins, signals, rows.
 """

@@ -1,4 +1,4 @@
-"""Join the dense path of signals with the back end that runs its kernels."""
+"""Bind the kernels of the dense signal path to the back end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.runtime.signals.dense import DenseCall, Nullable
 
 
 class CompiledDense:
-    """A program that fits the dense path, with its kernels on demand (the runtime's `DenseProgram`)."""
+    """A program on the dense path, with kernels built on demand (the runtime's `DenseProgram`)."""
 
     def __init__(self, dense: Dense, kernel_factory: KernelFactory) -> None:
         self._dense, self._kernel_factory = dense, kernel_factory
@@ -32,7 +32,7 @@ class CompiledDense:
 
     @cached_property
     def _edge(self) -> DenseKernel:
-        """The kernel for samples without nulls, written to look at what it is given; a run may never call it."""
+        """The edge kernel (with bounds checks) for samples without nulls; it defines outputs and memories, but may never run."""
         return self._dense.kernel({}, edge=True)
 
     def call(self, nullable: Nullable, edge: bool, wide: bool, lost: bool) -> DenseCall:

@@ -1,4 +1,4 @@
-"""Choose the dense path for signals over regular time, and join it with its stage."""
+"""Choose the dense path for signals over regular time, and build its stage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KERNELS = {"beginnings": beginnings, "intervals": intervals}
 
 
 def dense_stage(signals: SignalProgram) -> Callable[[Context], DenseStage] | None:
-    """The stage of a program that fits the dense path; None if it does not."""
+    """Return a constructor of the dense stage, or None if the program does not fit the dense path."""
     inputs = [(each.schema, each.time) for each in signals.sources]
     if not fits(signals.program, inputs):
         return None

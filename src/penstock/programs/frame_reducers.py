@@ -1,4 +1,4 @@
-"""Choose how each reduction over frames is computed, and make its kernels callable."""
+"""Choose the reducer of each reduction over frames, and bind its kernels."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class FrameReducers:
-    """The reducers of one windowed object; `algorithms` has been chosen for each reduction."""
+    """The reducers of one windowed object; `algorithms` holds the algorithm of each reduction."""
 
     ready: ir.Object
     reductions: tuple[FrameReduction, ...]
@@ -76,7 +76,7 @@ class FrameReducers:
         ]
 
     def _fits_kernel(self, reduction: FrameReduction) -> bool:
-        """Whether the state has a fixed size and holds machine values."""
+        """Return whether the state has a fixed size and holds machine values."""
         if reduction.function in _OTHERS | QUESTIONS or (
             reduction.function == "count" and _counts_rows(reduction)
         ):
@@ -113,7 +113,7 @@ class FrameReducers:
         raise AssertionError(f"{reduction.function} has no way to be computed over frames")
 
     def _by_rank(self, extreme: str, reduction: FrameReduction) -> KernelPass:
-        """The kernel that finds the least or greatest rank."""
+        """Return the kernel pass that finds the least or greatest rank."""
         over = FrameReduction(extreme, (RANK,), None, (), 0, pa.int64())
         schema = pa.schema([pa.field(RANK, pa.int64())])
         ready = ir.Object(f"{self.ready.name}.{RANK}", self.ready.body, schema, self.ready.time)
@@ -122,7 +122,7 @@ class FrameReducers:
     # -- passes over frames --------------------------------------------------------------------------
 
     def _pass_of(self, reduction: FrameReduction) -> tuple[int, str]:
-        """Reductions over the same span by the same algorithm share a pass."""
+        """Return the key of a reduction's pass: reductions with the same span and algorithm share one."""
         return reduction.span, self._algorithm_of(reduction)
 
     def _algorithm_of(self, reduction: FrameReduction) -> str:
@@ -134,7 +134,7 @@ class FrameReducers:
         return KernelReducer(tuple(place for place, _ in group), span, self.kernel_pass(several, algorithm))
 
     def kernel_pass(self, reductions: tuple[FrameReduction, ...], algorithm: str) -> KernelPass:
-        """One kernel for some reductions."""
+        """Return one kernel pass for several reductions."""
         columns = {name for each in reductions for name in (*each.args, each.where) if name is not None}
         types = tuple(each.type for each in reductions)
         slide = partial(self._slide, reductions)
@@ -144,7 +144,7 @@ class FrameReducers:
         return KernelPass(tuple(columns), types, by_stacks, self.threads, partial(slide, COUNT_SLIDE))
 
     def _ranks(self, group: list[Numbered]) -> RankReducer:
-        """One kernel for all questions about the order of a column's values."""
+        """Return one reducer for all order statistics of a column."""
         first = group[0][1]
         questions = tuple(_question(each) for _, each in group)
 
@@ -193,7 +193,7 @@ class FrameReducers:
 
 
 def sorter(kernel_factory: KernelFactory) -> Sorter:
-    """What sorts rows by whole numbers. Many queries have none to sort, so kernels are made when they are called."""
+    """Return the sorter of rows by integers. Its kernels are built on first use, since many queries sort nothing."""
 
     def made(build: Callable[[], Kernel]) -> Call:
         return lambda given: kernel_factory.call(build.__name__, build)(given)  # noqa: PLW0108 - not before
@@ -210,7 +210,7 @@ def sorter(kernel_factory: KernelFactory) -> Sorter:
 
 
 def partitioner(kernel_factory: KernelFactory, threads: int) -> Partitioner:
-    """What sorts rows by the numbers of their lanes."""
+    """Return the partitioner of rows by partition number."""
 
     def fill(dtypes: tuple[np.dtype, ...], many: bool) -> Call:
         types = tuple(TYPES[f"{each.kind}{8 * each.itemsize}"] for each in dtypes)
@@ -221,7 +221,7 @@ def partitioner(kernel_factory: KernelFactory, threads: int) -> Partitioner:
 
 
 _FEW_ROWS = 4
-_OF_THE_REST = "two-stacks"  # for windows that the end of input cuts short: whatever merges can run so
+_OF_THE_REST = "two-stacks"  # for windows cut off by the end of input; it works for any monoid
 _OTHERS = frozenset({"first", "last", "list"})
 QUESTIONS = frozenset({"median", "quantile", "mode", "count_distinct"})
 
@@ -239,7 +239,7 @@ def _question(reduction: FrameReduction) -> Question:
 
 
 def _column_of(reduction: FrameReduction) -> tuple[int, str, str]:
-    """What a pass by rank is about: the span, the column and the condition."""
+    """Return the key of a rank pass: the span, the column and the condition."""
     return reduction.span, reduction.args[0], reduction.where or ""
 
 
@@ -257,7 +257,7 @@ def _counts_rows(reduction: FrameReduction) -> bool:
 
 
 def shape_of(body: ir.Body) -> Shape:
-    """Tell what the frames of an object are like: windows have rows, look-backs may have none behind them."""
+    """Return the shape of an object's frames: windows are never empty, look-backs may be."""
     match body:
         case ir.Lookback(spans=spans):
             itself = all(span.closed in ("right", "both") and not span.delay for span in spans)

@@ -1,4 +1,4 @@
-"""Join temporal expressions over stored times with their one kernel: which cursors it has, and what it may assume."""
+"""Bind temporal expressions over stored times to one fused kernel: its tracks, cursors and assumptions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from penstock.runtime.signals.objects import BEGINNING_OF_KEYS, Step
 
 @dataclass(frozen=True)
 class FusedExpression:
-    """An expression that one kernel can compute, with the accesses that are walked along for their marks."""
+    """An expression that one kernel can compute, with the further accesses that only contribute marks."""
 
     this: temporal.Object
     body: temporal.Expression
@@ -51,7 +51,7 @@ class FusedExpression:
 
     @property
     def lenient(self) -> bool:
-        """Whether it has a value where nothing it reads has one."""
+        """Whether the expression has a value where all its inputs are null."""
         return any(each.source == BEGINNING_OF_KEYS for each in self.accesses)
 
     @property
@@ -66,7 +66,7 @@ class FusedExpression:
     def step(
         self, kernel_factory: KernelFactory, threads: int, staged: Callable[[], Step], *, sampled: bool
     ) -> FusedStep:
-        """The step; its kernels are made when a run knows what to assume."""
+        """Return the step; a run builds its kernels once the facts about the data are known."""
 
         def call(facts: tuple[Facts, ...], writes: str) -> FusedCall:
             return _Variant(self, dict(zip(self.sources, facts, strict=True)), writes).call(kernel_factory)
@@ -75,7 +75,7 @@ class FusedExpression:
         return FusedStep(self.accesses, self.spans, self.sources, columns, call, staged, threads, sampled)
 
     def show(self, kernel_factory: KernelFactory, writes: str) -> None:
-        """Make the kernel for points that are all samples, none of them null."""
+        """Build the kernel for the common case: all points are samples, and none is null."""
         usual = Facts(True, ALL_MARKS, frozenset(), frozenset())
         _Variant(self, dict.fromkeys(self.sources, usual), writes).call(kernel_factory)
 
@@ -95,10 +95,10 @@ class FusedExpression:
 def fused_expression(
     this: temporal.Object, program: temporal.Program, accesses: Sequence[Access], aggregator: str | None
 ) -> FusedExpression | None:
-    """Tell how an expression runs in one kernel; None where it does not.
+    """Return an expression in a form that one kernel computes, or None if that is impossible.
 
-    It does where all it reads are machine values, and all reductions have states of a fixed size. The value of an
-    object that intervals may overlap in has no single point at a time.
+    All columns must be machine values, and all reductions must have states of fixed size. Objects whose intervals may
+    overlap are excluded: they have no single point at a time.
     """
     body = this.body
     assert isinstance(body, temporal.Expression)
@@ -127,7 +127,7 @@ def _overlaps(each: temporal.Object) -> bool:
 
 
 def _algorithm(program: temporal.Program, over: temporal.WindowReduction, aggregator: str | None) -> str:
-    """Windows that do not overlap are computed from their own rows; a count of rows is no work at all."""
+    """Return the chosen algorithm; recompute windows that do not overlap, and counts of rows, which are free."""
     (choice,) = SampleReductions("", program[over.source], (over,), (0,)).choices(aggregator)
     if isinstance(over.span, temporal.Per) or choice.algorithm == FRAME_ENDS:
         return RECOMPUTE
@@ -136,7 +136,7 @@ def _algorithm(program: temporal.Program, over: temporal.WindowReduction, aggreg
 
 @dataclass
 class _Variant:
-    """A kernel being put together: tracks and cursors, each once."""
+    """The builder of one kernel variant, with deduplicated tracks and cursors."""
 
     of: FusedExpression
     facts: dict[str, Facts]
@@ -185,10 +185,10 @@ class _Variant:
         )
 
     def _counts(self, number: int) -> bool:
-        """Whether an access is walked along: those for marks alone, the last ones, change no value.
+        """Return whether the kernel needs an access. The last accesses only contribute marks and change no value.
 
-        Except of an object with a value of its own: that begins with the first mark of what it reduces, which may lie
-        before the first sample.
+        A lenient object needs them all: it begins with the first mark of its inputs, which may precede the first
+        sample.
         """
         return self.writes != CHANGES or number < len(self.of.body.accesses) or self.of.lenient
 
@@ -220,7 +220,7 @@ class _Variant:
         return AccessSpec(self._cursor(track, access.shift, marking), track, names, self._always(access))
 
     def _always(self, access: Access) -> bool:
-        """Whether there is a value at every instant: all else that happens follows from it, and later."""
+        """Return whether an access has a point at every instant: it has the only source and the least offset."""
         offsets = [*(each.shift for each in self.of.accesses), *(each.delay for each in self.of.spans)]
         return (
             len(self.of.sources) == 1

@@ -1,4 +1,4 @@
-"""Join the merge of lanes with its kernels."""
+"""Bind the merge of partitions by time to its kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.runtime.signals.interleaving import Interleaver, Types
 
 
 def interleaver(kernel_factory: KernelFactory, threads: int) -> Interleaver:
-    """What merges the intervals of lanes by time."""
+    """Return the interleaver, which merges the intervals of partitions by time."""
 
     def call(of_points: Types, of_lanes: Types) -> Call:
         points, lanes = _machine(of_points), _machine(of_lanes)

@@ -1,4 +1,4 @@
-"""Join the eight algorithms' kernels with their drivers: what `algorithm=` selects by name."""
+"""Bind the kernels of the eight join algorithms to their drivers, by the names that `algorithm=` takes."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ EAGER: dict[str, Callable[[Kernels], EagerJoiner]] = {
 
 
 def machine_name() -> str:
-    """What a calibration belongs to: another processor, or another number of cores, needs its own."""
+    """Return the machine's name for calibrations, which are valid for one processor model and number of cores."""
     from penstock.codegen.target import host  # noqa: PLC0415 - loads LLVM
 
     return f"{host().triple} {host().cpu}, {os.cpu_count()} cores"
 
 
 def join_chooser() -> JoinChooser:
-    """What `algorithm="auto"` asks: trees calibrated on this machine, or those that come with the package."""
+    """Return the decision trees of `algorithm="auto"`: calibrated on this machine, or the package's defaults."""
     return chooser(default_directory(), machine_name())
 
 
 def kernels_of(kernel_factory: KernelFactory) -> Kernels:
-    """Kernels on demand, each compiled once."""
+    """Return a function that builds kernels on demand and compiles each once."""
 
     def kernel(name: str, spec: JoinSpec) -> Call:
         return kernel_factory.call(("join", name, spec), lambda: build(name, spec))
@@ -61,27 +61,27 @@ def kernels_of(kernel_factory: KernelFactory) -> Kernels:
 
 
 def lazy_joiner(name: str, kernel_factory: KernelFactory) -> LazyJoiner:
-    """The joiner of a lazy algorithm, with memory of its own."""
+    """Return the joiner of a lazy algorithm. Joiners do not share memory."""
     return LAZY[name](kernels_of(kernel_factory))
 
 
 def eager_joiner(name: str, kernel_factory: KernelFactory) -> EagerJoiner:
-    """The joiner of an eager algorithm."""
+    """Return the joiner of an eager algorithm."""
     return EAGER[name](kernels_of(kernel_factory))
 
 
 def joiner(name: str, kernel_factory: KernelFactory) -> Joiner:
-    """The joiner of an algorithm, lazy or eager, by name."""
+    """Return the joiner of an algorithm, lazy or eager, by name."""
     return lazy_joiner(name, kernel_factory) if name in LAZY else eager_joiner(name, kernel_factory)
 
 
 def eager(name: str, kernel_factory: KernelFactory, optimise: str) -> EagerJoiner:
-    """The joiner of windows whose rows still arrive; "auto" decides for each by what it saw of the last."""
+    """Return the joiner for rows that still arrive; "auto" decides for each window by statistics of the last."""
     return auto_joiner(kernel_factory, optimise) if name == "auto" else eager_joiner(name, kernel_factory)
 
 
 def in_order(name: str, kernel_factory: KernelFactory, kernels: LaneKernels) -> Ordered:
-    """The joiner of an algorithm whose pairs are in the order of results: npj finds them so, others' are sorted."""
+    """Return a joiner with pairs in result order: npj produces that order; pairs of other algorithms are sorted."""
     return (
         InOrder(kernels_of(kernel_factory))
         if name == "npj"
@@ -92,10 +92,10 @@ def in_order(name: str, kernel_factory: KernelFactory, kernels: LaneKernels) -> 
 def auto_in_order(
     kernel_factory: KernelFactory, kernels: LaneKernels, arrival: Callable[[int], float]
 ) -> AutoInOrder:
-    """The joiner that chooses among those, for each window anew."""
+    """Return the ordered joiner that chooses an algorithm for each window."""
     return AutoInOrder(lambda name: in_order(name, kernel_factory, kernels), join_chooser(), arrival)
 
 
 def auto_joiner(kernel_factory: KernelFactory, optimise: str = "throughput") -> AutoJoiner:
-    """The joiner that chooses among the eight, for each window anew; it can be used lazily and eagerly."""
+    """Return the joiner that chooses among the eight for each window; it works lazily and eagerly."""
     return AutoJoiner(lambda name: joiner(name, kernel_factory), join_chooser(), optimise)

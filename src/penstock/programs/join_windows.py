@@ -1,4 +1,4 @@
-"""The windows of a join as they are at run time."""
+"""Convert the windows of a join to their runtime form."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from penstock.types.windows import (
 
 
 def overlapping_windows(pairing: InWindow) -> Overlapping | None:
-    """The windows of a join, where a row may lie in several."""
+    """Return the windows of a join if a row may be in several, else None."""
     if not windows_overlap(pairing):
         return None
     match pairing.left, pairing.right:
@@ -43,12 +43,12 @@ def overlapping_windows(pairing: InWindow) -> Overlapping | None:
 
 
 def grid_of(grid: TimeWindow) -> Grid:
-    """A grid as it is at run time."""
+    """Return the runtime grid of a time window."""
     return Grid(grid.size, grid.every, grid.offset)
 
 
 def windows_apart(domain: Window, kernels: Kernels) -> Windows:
-    """The windows of a join, where no row lies in several."""
+    """Return the windows of a join in which each row is in at most one."""
     match domain:
         case TimeWindow():
             return GridWindows(grid_of(domain))

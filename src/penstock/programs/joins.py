@@ -1,4 +1,4 @@
-"""Put joins together: kernels, conditions and reductions become stages of the running pipeline."""
+"""Build the stages of joins from kernels, conditions and reductions."""
 
 from __future__ import annotations
 
@@ -73,19 +73,19 @@ from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, Time
 
 @dataclass(frozen=True)
 class JoinProgram:
-    """One join with its two sides."""
+    """A join with its two inputs, as stages of the pipeline."""
 
     this: ir.Object
     left: ir.Object
     right: ir.Object
     kernel_factory: KernelFactory
     algorithms: tuple[str, ...] = ()
-    reports: dict[str, JoinReport] = field(default_factory=dict)  # over all runs, for `explain`
+    reports: dict[str, JoinReport] = field(default_factory=dict)  # accumulated over all runs, for `explain`
 
     def stages(self, paths: int) -> list[StageSpec]:
-        """The join; around a rolling one also what makes its arguments and its fields.
+        """Return the join's stage; for a rolling join also the stages that compute its arguments and result fields.
 
-        `paths` is how often a row that meets nobody in a table would have been counted further on.
+        `paths` is how often later stages would have counted a row that has no match in a lookup table.
         """
         body = self.this.body
         sources = self.left.name, self.right.name
@@ -112,7 +112,7 @@ class JoinProgram:
         return make
 
     def _arriving(self, ports: tuple[Port, Port], kernels: Kernels, context: Context) -> EagerJoinStage:
-        """Pairs as rows arrive."""
+        """Return the stage that emits pairs as rows arrive."""
         body = self.this.body
         assert isinstance(body, jn.Join) and isinstance(body.pairing, InWindow)
         grid = body.pairing.left
@@ -160,7 +160,7 @@ class JoinProgram:
     # -- conditions ----------------------------------------------------------------------------------
 
     def _residual(self, where: ex.Expr | None, context: Context) -> Residual | None:
-        """The condition as a filter over batches of pairs."""
+        """Return the residual condition as a filter over batches of pairs."""
         if where is None:
             return None
         source, samples, result, number = condition_object(self.this, where, self.left, self.right)
@@ -238,7 +238,7 @@ class JoinProgram:
         watch: Watch,
         arrivals: Arrivals | None,
     ) -> Matcher:
-        """Window by window, if an algorithm is asked for or a condition without keys can be searched for."""
+        """Match large windows, named algorithms and conditions without keys one window at a time, all else at once."""
         if body.how in LEFT_ROW_KINDS:
             return plain
         if body.algorithm != "auto":
@@ -259,7 +259,7 @@ class JoinProgram:
         watch: Watch,
         arrivals: Arrivals | None,
     ) -> WindowJoin:
-        """What joins a large window, by all threads or by one."""
+        """Return the join of one large window, on all threads or on one."""
         alone = replace(lanes, kernels=replace(lanes.kernels, threads=1))
         return WindowJoin(
             self._pairing(body, lanes, band, arrivals),
@@ -272,7 +272,7 @@ class JoinProgram:
     def _pairing(
         self, body: jn.Join, lanes: LanePairing, band: BandPairing | None, arrivals: Arrivals | None
     ) -> AlgorithmPairing:
-        """The algorithm that was asked for, or one that chooses."""
+        """Return the pairing by the algorithm that the query names, or by an adaptive choice."""
         kernel_factory, kernels, residual = self.kernel_factory, lanes.kernels, lanes.residual
         if body.algorithm != "auto":
             asked = in_order(body.algorithm, kernel_factory, kernels)
@@ -284,7 +284,7 @@ class JoinProgram:
     def _band(
         self, body: jn.Join, residual: Residual, lanes: LanePairing, context: Context
     ) -> BandPairing | None:
-        """Sorting instead of nested loops, where the condition bounds a right column."""
+        """Return a sort-based pairing if the condition bounds a right column, else None."""
         assert body.where is not None
         band = band_of(body.where, self.left, self.right)
         if band is None:
@@ -353,7 +353,7 @@ class JoinProgram:
 
 
 def lane_kernels(kernel_factory: KernelFactory, threads: int) -> Kernels:
-    """What lanes of joins are made of."""
+    """Return the kernels that partition, sort and match the rows of joins."""
     call = kernel_factory.call
     return Kernels(
         call("count_lanes", count_lanes),

@@ -1,4 +1,4 @@
-"""Where kernels are made callable by a back end, each once."""
+"""The kernel factory: builds kernels and compiles each once with a back end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Made = TypeVar("_Made")
 
 
 class KernelFactory:
-    """Makes callables of kernels, each once, whichever thread asks first; keeps the kernels to show."""
+    """A thread-safe factory that builds and compiles each kernel once. `kernels` lists them for `explain`."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -50,7 +50,7 @@ class KernelFactory:
 
 
 def once(made: dict[_Key, _Made], key: _Key, make: Callable[[], _Made]) -> _Made:
-    """Give what was made for a key before, or make it. (Two threads may both make it: it is the same.)"""
+    """Return the cached value of a key, or create it. Two threads may both create it; the values are equal."""
     found = made.get(key)
     if found is None:
         found = made[key] = make()
@@ -58,7 +58,7 @@ def once(made: dict[_Key, _Made], key: _Key, make: Callable[[], _Made]) -> _Made
 
 
 def preparation(host: HostColumns, source: ir.Object, uses: Sequence[Use]) -> Prepare:
-    """The function that adds host columns; most queries have none and need not load Arrow's functions."""
+    """Return the function that adds host columns. Without host columns, Arrow's functions are not imported."""
     if not host.fields:
         return lambda batch, first_row: batch
     from penstock.lower.arrow_compute import host_function  # noqa: PLC0415
@@ -68,7 +68,7 @@ def preparation(host: HostColumns, source: ir.Object, uses: Sequence[Use]) -> Pr
 
 
 def _numbered(added: Callable[[pa.RecordBatch], pa.RecordBatch], time: Time) -> Prepare:
-    """Let an implied time be a column while host columns are added: only kernels count it themselves."""
+    """Materialise an implied time as a column while host columns are added; only kernels compute it implicitly."""
 
     def prepare(batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         if time.column in batch.schema.names:

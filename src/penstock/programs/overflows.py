@@ -1,4 +1,4 @@
-"""Name the integer results of a stage that may not fit their type: kernels only tell that one did not."""
+"""Name the integer results of a stage that may overflow: a kernel only reports that one of them did."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What expressions of one definition refer to: columns, and the reductions that `Reduced` stands for."""
+    """The names in scope of an expression: columns, and the reductions that `Reduced` refers to."""
 
     schema: pa.Schema
     reductions: tuple[ex.Aggregate, ...] = ()
@@ -38,7 +38,7 @@ class _Scope:
         return type_of(expr, self.schema, self.types)
 
     def shown(self, expr: ex.Expr) -> str:
-        """Print an expression as the user wrote it: with aggregates, and without the numbers of accesses."""
+        """Render an expression as the user wrote it: with aggregates, and without access numbers."""
 
         def rule(node: ex.Expr) -> ex.Expr:
             match node:
@@ -62,9 +62,9 @@ class _Suspect:
 
 
 def overflow_message(this: ir.Object, program: ir.Program) -> str:
-    """Say which integer results of an object did not fit, as narrowly as that is known.
+    """Return an error message that names the integer results of an object that may have overflowed.
 
-    A kernel tells that one of its results did not fit, not which one.
+    A kernel reports that one of its results overflowed, not which one.
     """
     found = list(dict.fromkeys(_suspects(this, program)))
     if not found:
@@ -83,9 +83,7 @@ def overflow_message(this: ir.Object, program: ir.Program) -> str:
 def _suspects(this: ir.Object, program: ir.Program) -> Iterator[_Suspect]:
     for expr, scope in _expressions(this, program):
         for node in ex.walk(expr):
-            with suppress(
-                PenstockError
-            ):  # a column that a pass renamed: the other expressions are still named
+            with suppress(PenstockError):  # a pass renamed a column: skip this expression, name the others
                 yield from _suspect(node, scope)
 
 
@@ -131,7 +129,7 @@ def _embeds(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _reach(node: ex.Call, scope: _Scope) -> tuple[int, int] | None:
-    """The least and greatest exact result of a sum, difference or product; None if that is not known."""
+    """Return the least and greatest exact result of a sum, difference or product, or None if unknown."""
     sides = [_range(arg, scope) for arg in node.args]
     if len(sides) != 2 or None in sides or node.function not in ("add", "sub", "mul"):
         return None
@@ -147,7 +145,7 @@ def _range(arg: ex.Expr, scope: _Scope) -> tuple[int, int] | None:
     return bounds(dtype) if kind_of(dtype) in ("int", "uint") else None
 
 
-# --- where expressions stand ------------------------------------------------------------------------------
+# --- expressions and their scopes -------------------------------------------------------------------------
 
 
 def _expressions(this: ir.Object, program: ir.Program) -> Iterator[tuple[ex.Expr, _Scope]]:
@@ -223,7 +221,7 @@ def _of_signal(
 def _reducing(
     rows: _Scope, reductions: tuple[ir.Reduction, ...], time: pa.DataType, keys: tuple[ex.Field, ...]
 ) -> _Scope:
-    """What results are made of: rows, the keys, the bounds of windows, and reductions."""
+    """Return the scope of result fields: row columns, keys, window bounds, and reductions."""
     made = tuple(ex.Aggregate(each.function, each.args, each.where, each.options) for each in reductions)
     schema = rows.schema
     for each in keys:

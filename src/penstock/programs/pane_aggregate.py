@@ -1,4 +1,4 @@
-"""A windowed aggregation over panes with its kernels: what the compiler hands to the runtime."""
+"""Bind a windowed aggregation over panes to its kernels, for the runtime."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from penstock.types.arrow import width_of
 
 
 class CompiledWindow:
-    """A windowed aggregation with its kernels on demand (the runtime's `WindowProgram`)."""
+    """A windowed aggregation with kernels built on demand (the runtime's `WindowProgram`)."""
 
     def __init__(self, window: Window, kernel_factory: KernelFactory, sliding: str) -> None:
         self._window, self._kernel_factory, self._sliding = window, kernel_factory, sliding
@@ -68,7 +68,7 @@ class CompiledWindow:
         return ResultColumn(field.name, dtype, "start" if name == BOUNDS[0] else "end")
 
     def _columns(self) -> tuple[str, ...]:
-        """The batch columns that kernels read."""
+        """Return the batch columns that kernels read."""
         window = self._window
         exprs = [*(key.expr for key in window.keys), *_given(window.where)]
         for each in window.reductions:
@@ -77,7 +77,7 @@ class CompiledWindow:
         return tuple(name for name in window.schema.names if name in used and not self._is_implied(name))
 
     def _row_bytes(self) -> int | None:
-        """How many bytes of a row kernels read, if each has as many."""
+        """Return the bytes per row that kernels read, or None if a column has variable width."""
         widths = [width_of(self._window.schema.field(name).type) for name in self.columns]
         return None if None in widths else max(sum(filter(None, widths)), 1)
 
@@ -141,7 +141,7 @@ class CompiledWindow:
 
 
 def _written(kernel: Kernel) -> tuple[tuple[str, np.dtype], ...]:
-    """The columns that a kernel writes."""
+    """Return the columns that a kernel writes."""
     buffers = (each for each in kernel.params if isinstance(each, Buffer) and each.name.startswith("out"))
     return tuple((each.name, numpy_type(each.type)) for each in buffers)
 

@@ -1,4 +1,4 @@
-"""Filters and computed columns with their kernels: what the compiler hands to the runtime."""
+"""Bind filters and computed columns to their kernels, for the runtime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.runtime.programs import (
 
 
 class CompiledRows:
-    """Filter and computed columns (the runtime's `RowsProgram`)."""
+    """A filter and computed columns (the runtime's `RowsProgram`)."""
 
     def __init__(
         self, body: ir.Samples, source: ir.Object, result: ir.Object, kernel_factory: KernelFactory
@@ -43,7 +43,7 @@ class CompiledRows:
 
     @staticmethod
     def _passes(field: ex.Field, host: HostColumns) -> str | None:
-        """The column that a field merely hands on, possibly one that Arrow computes."""
+        """Return the column that a field passes through, which Arrow may compute; None if a kernel computes it."""
         expr = host.key(field.expr) if is_text(type_of(field.expr, host.source)) else field.expr
         return expr.name if isinstance(expr, ex.Column) else None
 
@@ -62,6 +62,6 @@ class CompiledRows:
         return OutputCall(call, kernel.outputs, kernel.bindings)
 
     def kernel(self, nullable: frozenset[str]) -> RowsKernel:
-        """The kernel for an assumption about which columns hold nulls."""
+        """Return the kernel for a set of nullable columns."""
         spec = RowsSpec(self._host.schema, self.time, self._where, self._computed, nullable, self.interned)
         return once(self._kernels, nullable, lambda: build_rows(spec))

@@ -1,4 +1,4 @@
-"""What the readers of a temporal object ask of it: its value at instants, its marks, or its samples alone."""
+"""Analyse the readers of a temporal object: whether they use its value at instants, its marks, or only its samples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from penstock.ir.signals.defined_everywhere import is_lenient
 
 
 def is_reduced_alone(name: str, program: temporal.Program) -> bool:
-    """Tell whether nobody but reductions of the output reads an object, and of it nothing but samples."""
+    """Return whether the only readers of an object are reductions of the output, over its samples alone."""
     readers = [each for each in program.objects if name in temporal.sources_of(each.body)]
     return [each.name for each in readers] == [program.output] and all(
         isinstance(each.body, temporal.Expression)
@@ -18,7 +18,7 @@ def is_reduced_alone(name: str, program: temporal.Program) -> bool:
 
 
 def _begins_with(body: temporal.Expression, name: str, program: temporal.Program) -> bool:
-    """Tell whether an object with a value of its own may begin with a mark of another that is no sample."""
+    """Return whether a lenient object may begin with a mark of `name` that is not a sample."""
     schemas = {each.name: each.schema for each in program.objects}
     grids = temporal.Window | temporal.Per  # a window begins with a sample
     walked = any(each.source == name and not isinstance(each.span, grids) for each in body.reductions)
@@ -26,7 +26,7 @@ def _begins_with(body: temporal.Expression, name: str, program: temporal.Program
 
 
 def is_accessed(name: str, program: temporal.Program) -> bool:
-    """Whether somebody asks an object for its value at an instant, rather than reducing its samples."""
+    """Return whether the output or a reader uses an object's value at instants, not only its samples."""
     if program.output == name:
         return True
     for each in program.objects:

@@ -1,4 +1,4 @@
-"""Reductions over samples of a signal, by the kernels of look-backs: frames of rows are all that they see."""
+"""Reductions over the samples of a signal. They reuse the look-back kernels, which need only frames of rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MakeRows = Callable[[ir.Samples, ir.Object, ir.Object], Callable[[pa.RecordBatch
 
 @dataclass(frozen=True)
 class SampleReductions:
-    """Reductions over samples of one object; `spans[i]` is the frame list that `overs[i]` is over."""
+    """Reductions over the samples of one object; `spans[i]` is the frame list of `overs[i]`."""
 
     owner: str
     source: temporal.Object
@@ -41,7 +41,7 @@ class SampleReductions:
 
     @property
     def rows(self) -> ir.Object:
-        """The samples as an object of the program."""
+        """The samples as an IR object."""
         clock = hidden_name(self.source.schema.names, "time", 0)
         schema = pa.schema([*self.source.schema, pa.field(clock, pa.int64())])
         name = f"{self.owner}.{self.source.name}.samples"
@@ -49,7 +49,7 @@ class SampleReductions:
 
     @property
     def reduced(self) -> ir.Object:
-        """The reductions as a look-back, whose spans stand for frames of any kind."""
+        """The reductions as a look-back with placeholder spans: frames may be of any kind."""
         rows = self.rows
         reductions = tuple(
             ir.Reduction(each.function, each.args, each.where, each.options, span)
@@ -60,7 +60,7 @@ class SampleReductions:
         return ir.Object(f"{self.owner}.{self.source.name}.reduced", body, rows.schema, rows.time)
 
     def choices(self, aggregator: str | None = None) -> tuple[Choice, ...]:
-        """Choose how each is computed."""
+        """Choose the algorithm of each reduction."""
         this = self.reduced
         return choices(ir.Program((self.rows, this), this.name), aggregator)[this.name]
 
@@ -73,7 +73,7 @@ class SampleReductions:
         *,
         showing: bool,
     ) -> Reduce:
-        """Make the function that reduces frames; `showing` makes kernels before there is data."""
+        """Return the function that reduces frames; `showing` builds kernels before there is data."""
         rows = self.rows
         made = spell(self.reduced, rows, [])
         algorithms = tuple(each.algorithm for each in self.choices(aggregator))
@@ -97,14 +97,14 @@ class SampleReductions:
 
 
 def _are_there(samples: ir.Samples, lanes: Lanes) -> bool:
-    """Whether all columns are those of the samples themselves."""
+    """Return whether the partition's batch already has all argument columns."""
     return all(each.expr == ex.Column(each.name) for each in samples.fields) and {
         each.name for each in samples.fields
     } <= set(lanes.came.batch.schema.names)
 
 
 def span_reading(over: temporal.WindowReduction) -> SpanReading:
-    """Tell how samples enter and leave a span."""
+    """Return how samples enter and leave a span."""
     match over.span:
         case temporal.Rolling(size=size):
             return SpanReading(over.source, EVER if size >= END_OF_TIME else ROLLING, size, 1, over.shift)

@@ -1,4 +1,4 @@
-"""Join windowed objects that run in lanes with their kernels: what the compiler hands to the runtime."""
+"""Build the stages of windowed objects over sorted partitions, and bind their kernels."""
 
 from __future__ import annotations
 
@@ -67,10 +67,9 @@ from penstock.types.windows import (
 
 @dataclass(frozen=True)
 class SortedWindowProgram:
-    """A windowed object over lanes: rows made ready, frames reduced, fields computed over the results.
+    """A windowed object over sorted partitions: compute arguments, reduce frames, compute result fields.
 
-    `by_key` asks for the results of a window in the order of their keys. `read_on` says that a later stage reads
-    the results by their times.
+    `by_key` orders the results of a window by key. `read_on` means that a later stage reads the results by time.
     """
 
     this: ir.Object
@@ -82,7 +81,7 @@ class SortedWindowProgram:
     read_on: bool = False
 
     def stages(self) -> list[StageSpec]:
-        """Three stages: rows made ready, frames, fields over both."""
+        """Return the stages: argument columns, frames, and result fields (none for a Python function)."""
         body, made, this = self.this.body, self.made, self.this
         samples, rowsof = without_time(made) if self._implied else (made.samples, made.ready)
         rows = CompiledRows(samples, self.source, rowsof, self.kernel_factory)
@@ -119,7 +118,7 @@ class SortedWindowProgram:
 
         return make
 
-    # -- where windows lie ---------------------------------------------------------------------------
+    # -- window placement ----------------------------------------------------------------------------
 
     @property
     def _repeats_rows(self) -> bool:
@@ -132,7 +131,7 @@ class SortedWindowProgram:
 
     @property
     def _implied(self) -> bool:
-        """Whether times need not be written down: rows are numbered, and only few of their times are asked for."""
+        """Whether times need no column: they follow from row numbers, and only few are read."""
         body, made = self.this.body, self.made
         read = {name for each in made.reductions for name in (*each.args, each.where)}
         return (
@@ -146,12 +145,12 @@ class SortedWindowProgram:
 
     @property
     def _lane_keys(self) -> tuple[str, ...]:
-        """What tells lanes apart: under a carried domain the window too."""
+        """The partition key: the keys, and for a carried window its bounds."""
         return (*self.made.keys, *BOUNDS) if self._carried else self.made.keys
 
     @property
     def _clocks(self) -> tuple[Time, Time]:
-        """What orders rows, and what tells when they may take part."""
+        """Return the time that orders rows, and the time at which the watermark releases them."""
         time = self.source.time if self._implied else self.made.ready.time
         if not self._carried:
             return time, time
@@ -205,7 +204,7 @@ class SortedWindowProgram:
                 return GridFraming(grid, self.kernel_factory.call("grid_frames", grid_frames))
 
     def _lateness(self, gap: int, layout: Layout) -> SessionLateness:
-        """Decide which rows are late. Rows that are read on by their times must not begin a session earlier."""
+        """Return the lateness rule. If a later stage reads rows by time, a row must not move a session's start back."""
         begin_earlier = not (self.read_on and self._repeats_rows)
         name = ("session_lateness", begin_earlier)
         build = partial(session_lateness, begin_earlier)
@@ -233,7 +232,7 @@ def _applied(
 def lane_layout(
     keys: tuple[str, ...], columns: tuple[str, ...], kernel_factory: KernelFactory, threads: int
 ) -> Layout:
-    """What puts rows into lanes by some columns, and carries others along."""
+    """Return the layout that partitions rows by `keys` and copies `columns` along."""
     return Layout(
         keys,
         columns,
@@ -247,12 +246,12 @@ def lane_layout(
 def distinct_runs(
     this: ir.Object, body: ir.Distinct, within: int, kernel_factory: KernelFactory
 ) -> Callable[[Context], SortedWindowStage]:
-    """The stage that keeps one row of each run."""
+    """Return a constructor of the stage that keeps one row of each run."""
     runs = Runs(within, body.keep, kernel_factory.call("run_starts", run_starts))
 
     def make(context: Context) -> SortedWindowStage:
         layout = lane_layout(body.subset, (), kernel_factory, context.engine.workers)
-        repeats_rows = body.keep == "last"  # the first row of a run leaves as soon as time has passed it
+        repeats_rows = body.keep == "last"  # a run's first row is emitted once the watermark passes it
         return SortedWindowStage(
             runs, layout, runs, repeats_rows, this.schema, this.time, this.time, context.metrics
         )

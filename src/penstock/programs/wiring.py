@@ -1,4 +1,4 @@
-"""From temporal objects to stages: each object of the IR becomes one stage of the running pipeline, or several."""
+"""Build the stages of the pipeline: each IR object becomes one stage or several."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from penstock.types.time import Time
 
 @dataclass(frozen=True)
 class Wiring:
-    """Turn each temporal object into stages of the running pipeline."""
+    """The builder of a program's stages."""
 
     program: ir.Program
     sources: Sequence[Source]
@@ -93,7 +93,7 @@ class Wiring:
                 return [StageSpec(this.name, sources, dense or signals.stage())]
 
     def _reduce(self, this: ir.Object, body: ir.Reduce, source: ir.Object) -> list[StageSpec]:
-        """One stage; two where results need what kernels leave to Arrow."""
+        """Return one stage, or two if Arrow computes part of the results."""
         alone = self._filter(body.where, source)
         if fits_emission(body, source):
             window = self._compiled(body, source, this)
@@ -107,7 +107,7 @@ class Wiring:
         ]
 
     def _filter(self, where: Expr | None, source: ir.Object) -> Callable[[], Stage] | None:
-        """Make a filter that a kernel contains by itself: rows that come too late never reach the kernel."""
+        """Return a constructor of the kernel's filter as a separate stage; it counts late rows, which skip the kernel."""
         if where is None:
             return None
         nothing = replace(source, schema=pa.schema([]))
@@ -166,7 +166,7 @@ class Wiring:
         return Indexer(width, self.kernel_factory.index, self.kernel_factory.texts)
 
     def _lanes(self, this: ir.Object, source: ir.Object) -> list[StageSpec]:
-        """Three stages: columns of keys and arguments; frames; fields over both."""
+        """Return three stages: key and argument columns, frames, and result fields."""
         program = self.program
         made = spell(this, source, columns_kept(this, source))
         chosen = choices(program, self.aggregator).get(this.name, ())
@@ -191,7 +191,7 @@ def _window_stage(
 
 
 def _computes_time(this: ir.Object, body: ir.Samples, source: ir.Object) -> bool:
-    """Whether samples have another time than those they are made of."""
+    """Return whether samples have another time than their source rows."""
     taken = Column(source.time.column)
     return any(field.name == this.time.column and field.expr != taken for field in body.fields)
 
@@ -200,7 +200,10 @@ def _computes_time(this: ir.Object, body: ir.Samples, source: ir.Object) -> bool
 
 
 def _needs_stored_time(this: ir.Object, program: ir.Program) -> bool:
-    """Whether somebody reads an input's rows as they are: kernels compute an implied time themselves."""
+    """Return whether an input's time must be a column: its rows are output, merged, joined or deduplicated unchanged.
+
+    Kernels compute an implied time from row numbers.
+    """
     readers = [each.body for each in program.objects if this.name in ir.sources_of(each.body)]
     return program.output == this.name or any(
         isinstance(body, ir.Merge | ir.Distinct | ir.Top | jn.Join | jn.Asof | jn.RollingJoin)

@@ -8,7 +8,8 @@
     shj_*   shj_push_left shj_push_right shj_grow, and for jb route_count route_rows
     pmj_*   sort_run match_sorted merge_many match_across, and for jb as above
 
-All read key codes, 64-bit numbers, and give row numbers or counts: `loop/join_abi.py` says what they assume.
+All read key codes, which are 64-bit numbers, and produce row numbers or counts. `loop/join_abi.py` states their
+assumptions.
 """
 
 from __future__ import annotations
@@ -61,5 +62,5 @@ KERNELS: dict[str, Callable[[JoinSpec], Kernel]] = {
 
 
 def build(name: str, spec: JoinSpec) -> Kernel:
-    """Write the kernel of a name for what may be assumed."""
+    """Build the named kernel for a specification."""
     return KERNELS[name](spec)

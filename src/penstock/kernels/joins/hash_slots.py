@@ -1,8 +1,8 @@
-"""Where a word's rows are kept: by the word itself, or by the slot a hash table gives it.
+"""Map a word to a place, the index of its rows: the word itself, or its slot in a hash table.
 
-A place indexes arrays of counts or bounds. A word that is not there leads to a place without rows, so no
-caller has to ask. A slot holds word + 1, and 0 when it is free; the one word whose mark would be 0, the
-greatest of all, has a place of its own behind the slots.
+A place indexes arrays of counts or bounds. A missing word maps to a place without rows, so callers need no check. A
+slot holds the mark word + 1, or 0 if it is free. The greatest word, whose mark would be 0, has an extra place after the
+slots.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Find = Callable[[Value], Value]
 
 
 def dense(shift: Value | None = None) -> Find:
-    """The word is the place, without the digits that chose its partition."""
+    """Use the word as the place, without the digits that chose its partition."""
     return lambda word: word.to(I64) if shift is None else word.to(I64) >> shift
 
 
 @dataclass(frozen=True)
 class Slots:
-    """Open addressing with linear probing, for one thread at a time.
+    """Open addressing with linear probing, for one thread.
 
-    Searches begin at `near`, if the caller has computed that (and fetched it) before.
+    A probe begins at `near`, if the caller has computed (and prefetched) it.
     """
 
     k: KernelBuilder
@@ -39,15 +39,15 @@ class Slots:
         return Slots(k, k.buffer("slots", spec.word), k.scalar("mask"))
 
     def near(self, word: Value) -> Value:
-        """Where a search begins."""
+        """Return the first slot of a probe."""
         return to_place(hashed(word), self.mask)
 
     def find(self, word: Value, near: Value | None = None) -> Value:
-        """The word's slot, or a free one."""
+        """Return the word's slot, or a free one."""
         return self._place(*self._search(word, near))
 
     def insert(self, word: Value, near: Value | None = None) -> Value:
-        """The word's slot, taken now if need be."""
+        """Return the word's slot, and insert the word if it is missing."""
         mark, at = self._search(word, near)
         self.k.store(self.slots, at, mark)
         return self._place(mark, at)
@@ -65,11 +65,11 @@ class Slots:
 
 @dataclass(frozen=True)
 class SharedSlots(Slots):
-    """The same, filled by several threads with no other means than an atomic maximum.
+    """The same table for concurrent inserts, with an atomic maximum as the only primitive.
 
-    Along a search marks fall: a greater mark takes the place of a lesser one, which moves on. Whatever the order
-    in which threads come, the same table results (Shun and Blelloch's phase-concurrent table, with Amble and
-    Knuth's order). Marks move while the table fills, so counting waits until all are in.
+    Marks descend along a probe sequence: a greater mark displaces a lesser one, which moves on. The resulting table is
+    independent of the order of inserts (Shun and Blelloch's phase-concurrent table, with Amble and Knuth's order).
+    Marks move while the table fills, so counting starts after all inserts.
     """
 
     @staticmethod
@@ -98,7 +98,7 @@ class SharedSlots(Slots):
 
 
 def table_of(k: KernelBuilder, spec: JoinSpec) -> Slots | None:
-    """Declare the hash table that fits, if there is one."""
+    """Declare the hash table for a specification, or None if words are dense."""
     if spec.dense:
         return None
     return SharedSlots.declare(k, spec) if spec.shared else Slots.declare(k, spec)

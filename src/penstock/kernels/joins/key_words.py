@@ -1,4 +1,4 @@
-"""From codes to words, and the loops that all join kernels share."""
+"""The conversion of codes to words, and the loops and output shared by all join kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.loop.nodes import I64, U64, Bitcast, Buffer, Kernel, Value, Var, c
 
 
 def range_of() -> Kernel:
-    """Widen `bounds`, the least and the greatest code seen, by the rows `lo … hi`."""
+    """Extend `bounds`, the least and the greatest code, by the rows `lo … hi`."""
     k = KernelBuilder("range_of")
     codes, lo, hi, bounds = k.buffer("codes", I64), k.scalar("lo"), k.scalar("hi"), k.buffer("bounds", I64)
     least, most = k.var("least", bounds[0]), k.var("most", bounds[1])
@@ -29,7 +29,7 @@ def range_of() -> Kernel:
 
 @dataclass(frozen=True)
 class Column:
-    """Codes of the rows `lo … hi`, read as words."""
+    """The codes of the rows `lo … hi`, read as words."""
 
     k: KernelBuilder
     spec: JoinSpec
@@ -47,19 +47,19 @@ class Column:
 
     @contextmanager
     def rows(self) -> Iterator[tuple[Var, Var]]:
-        """Walk over (row, word)."""
+        """Emit a loop over (row, word)."""
         with self.k.for_(self.lo, self.hi, "row") as row:
             yield row, self.word(row)
 
 
 def hashed(word: Value) -> Value:
-    """64 well-mixed bits: the low ones choose a partition, the high ones a slot."""
+    """Return a 64-bit hash: the low bits choose a partition, the high bits a slot."""
     return hash_word(word.to(U64))
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Where matches go: arrays of row numbers, filled up to `used`."""
+    """The output of matches: two arrays of row numbers, filled up to `used`."""
 
     k: KernelBuilder
     left: Buffer
@@ -75,7 +75,7 @@ class Pairs:
         return Pairs(k, left, right, capacity, head, k.var("used", head[OUTPUT]))
 
     def require(self, room: Value, position: Value) -> None:
-        """Stop at `position`, with nothing of it applied, unless there is room for so many more."""
+        """Return from the kernel at `position`, before any of its effects, unless there is room for `room` more pairs."""
         with self.k.if_(self.used + room > self.capacity):
             self.stop(position)
 
@@ -110,12 +110,12 @@ BLOCK = 64
 
 @contextmanager
 def blocks(k: KernelBuilder, lo: Value, hi: Value) -> Iterator[tuple[Var, Var]]:
-    """Walk over rows a block at a time: (first, end)."""
+    """Emit a loop over blocks of rows: (first, end)."""
     with k.for_(0, (hi - lo + (BLOCK - 1)) >> (BLOCK.bit_length() - 1), "block", scalar=True) as block:
         first = k.var("first", lo + block * BLOCK)
         yield first, k.var("end", minimum(first + BLOCK, hi))
 
 
 def to_place(hashed: Value, mask: Value) -> Value:
-    """The slot where a search begins."""
+    """Return the first slot of a probe."""
     return Bitcast(hashed >> const(32, U64), I64) & mask

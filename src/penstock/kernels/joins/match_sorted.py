@@ -1,4 +1,4 @@
-"""The last step of every sort-merge join: walk two sorted columns and meet at equal words."""
+"""The merge phase of the sort-merge joins: match equal words of two sorted columns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Side:
         return self.rows[at].to(I64)
 
     def group_end(self, k: KernelBuilder, at: Value, word: Value) -> Var:
-        """Where the rows of one word end."""
+        """Return the end of the rows with one word."""
         end, last = k.var("end", at + 1), self.end - 1
         with k.while_((end < self.end) & self.words[minimum(end, last)].eq(word)):
             k.set(end, end + 1)
@@ -41,7 +41,7 @@ Group = Callable[[Var, Var, Var, Var], None]
 
 
 def match_sorted(spec: JoinSpec) -> Kernel:
-    """Count or pair the rows of equal words. Short of room, return the left place and note the right one."""
+    """Count or pair the rows with equal words. If the output is full, return the left position and store the right one."""
     k = KernelBuilder("match_sorted")
     left, right = _Side.declare(k, spec, "left"), _Side.declare(k, spec, "right")
     if not spec.pairs:
@@ -67,7 +67,7 @@ def match_sorted(spec: JoinSpec) -> Kernel:
 
 
 def match_across(spec: JoinSpec) -> Kernel:
-    """Pair the rows of equal words that were not in one run: `left_runs` and `right_runs` tell a row's run."""
+    """Pair the rows with equal words from different runs; `left_runs` and `right_runs` hold each row's run."""
     k = KernelBuilder("match_across")
     left, right = _Side.declare(k, spec, "left"), _Side.declare(k, spec, "right")
     left_runs, right_runs = k.buffer("left_runs", U32), k.buffer("right_runs", U32)
@@ -89,7 +89,7 @@ def match_across(spec: JoinSpec) -> Kernel:
 
 
 def _walk(k: KernelBuilder, left: _Side, right: _Side, group: Group) -> None:
-    """Move along both sides, calling `group` with the bounds of the rows of each word that both have."""
+    """Emit the merge loop; call `group` with the bounds of both sides' rows for each common word."""
     i, j = k.var("i", left.begin), k.var("j", right.begin)
     with k.while_((i < left.end) & (j < right.end)):
         a, b = k.var("a", left.words[i]), k.var("b", right.words[j])

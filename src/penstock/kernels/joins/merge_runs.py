@@ -1,6 +1,6 @@
-"""Merge sorted runs: two at a time, from both ends at once, or many at a time through a tree of losers.
+"""Merge sorted runs: two at a time from both ends, or many at a time with a loser tree.
 
-Rows of one word keep the order of their runs.
+Merges are stable: rows with equal words keep the order of their runs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from penstock.loop.nodes import I64, U32, Buffer, Kernel, Value, Var, const, max
 
 @dataclass(frozen=True)
 class _Moves:
-    """Rows on their way from one buffer to another."""
+    """The source and target buffers of a merge."""
 
     k: KernelBuilder
     words: Buffer
@@ -37,8 +37,8 @@ class _Moves:
 def merge_two(spec: JoinSpec) -> Kernel:
     """Merge the runs `a … a_end` and `b … b_end` into `to …`.
 
-    Each turn takes the least of what is left and the greatest: two chains of dependent steps that the
-    processor overlaps. No run ends while at most half of the shorter one's rows are taken that way.
+    Each iteration takes the least and the greatest remaining row: two dependency chains that the processor overlaps.
+    No run is exhausted as long as at most half of the shorter run's rows are taken this way.
     """
     k = KernelBuilder("merge_two")
     moves = _Moves.declare(k, spec)
@@ -64,7 +64,7 @@ def merge_two(spec: JoinSpec) -> Kernel:
 
 
 def _least(k: KernelBuilder, moves: _Moves, a: Var, b: Var, to: Var) -> None:
-    """Take the lesser of two heads, without a branch: which it is, nothing could predict."""
+    """Take the lesser of two heads, without a branch, which would be unpredictable."""
     x, y = k.var("x", moves.words[a]), k.var("y", moves.words[b])
     second = k.var("second", (y < x).to(I64))
     moves.move(select(second.ne(0), b, a), to, minimum(y, x))
@@ -85,8 +85,9 @@ def _greatest(k: KernelBuilder, moves: _Moves, a_end: Var, b_end: Var, last: Var
 def merge_many(spec: JoinSpec) -> Kernel:
     """Merge runs, a power of two of them (some may be empty), into `target …`.
 
-    `cursors` and `ends` delimit them. A node of the tree keeps the loser of its match; the winner's successor
-    plays the losers on its way up again. A run that has ended plays on with the greatest word and a number no run has.
+    `cursors` and `ends` delimit them. A tree node stores the loser of its match. The winner's successor is compared
+    with the losers on the path to the root. An exhausted run is represented by the greatest word and a run number that
+    no run has.
     """
     k = KernelBuilder("merge_many")
     moves = _Moves.declare(k, spec)
@@ -111,7 +112,7 @@ def merge_many(spec: JoinSpec) -> Kernel:
         with k.while_(node > 0):
             tree.play(node, word, run)
             k.set(node, node >> 1)
-        # An ended run's number is only ever given back when all have ended.
+        # An exhausted run wins only after all runs are exhausted.
         k.set(run, run & (MOST_RUNS - 1))
     k.ret(to + total)
     return k.build()
@@ -128,7 +129,7 @@ class _Tree:
     lost_run: Buffer
 
     def head(self, of: Value, word: Var, run: Var) -> None:
-        """Set (word, run) to what a run has next."""
+        """Set (word, run) to the next row of a run."""
         k = self.k
         number = k.var("number", of)
         at, end = k.var("at", self.cursors[number]), k.var("end", self.ends[number])
@@ -139,7 +140,7 @@ class _Tree:
             k.set(run, number)
 
     def play(self, node: Value, word: Var, run: Var) -> None:
-        """Let (word, run) play the loser of a node: the lesser goes on, the other stays."""
+        """Compare (word, run) with a node's loser: keep the lesser in (word, run), and store the greater in the node."""
         k = self.k
         other, its = k.var("other", self.lost[node]), k.var("its", self.lost_run[node])
         wins = k.var("wins", (other < word) | (other.eq(word) & (its < run)))
@@ -149,7 +150,7 @@ class _Tree:
         k.set(run, select(wins, its, run))
 
     def start(self, runs: Value) -> tuple[Var, Var]:
-        """Play all matches for the first time: a run waits at the first node nobody waits at."""
+        """Initialise the tree: each run moves up until it reaches an empty node, which stores it. Return the winner."""
         k = self.k
         empty = 2 * MOST_RUNS
         with k.for_(0, runs, "n") as n:

@@ -1,8 +1,8 @@
-"""The no-partitioning join: one table of the left rows, probed by the right ones.
+"""The no-partitioning hash join: build one table of the left rows, probe it with the right rows.
 
-Rows of one word lie side by side, in a run that `bounds` delimits: matches are copied from there, and a key
-with a thousand duplicates costs one search. Counting needs no runs, only their lengths. Threads share the
-table: each builds with and probes by a portion of the rows, with a barrier after each kernel.
+Rows with equal words are contiguous, in a run that `bounds` delimits. Matches are copied from the run, so a key with a
+thousand duplicates costs one probe. Counting needs only the lengths of runs. Threads share the table: each builds and
+probes with a portion of the rows, with a barrier after each kernel.
 
     insert (hashed, shared)   count   starts   fill   probe
 """
@@ -22,10 +22,10 @@ from penstock.loop.nodes import I64, U32, U64, Buffer, Kernel, Value, Var, const
 
 @dataclass(frozen=True)
 class Walk:
-    """Rows with the places of their words, a block at a time.
+    """A loop over rows with the places of their words, a block at a time.
 
-    All slots of a block are fetched before the first is looked at. A search ends in branches that nothing
-    predicts; with its slot far away, the processor would wait for memory once a row, not once a block.
+    All slots of a block are prefetched before the first is probed. A probe ends in unpredictable branches; without the
+    prefetch, the processor would stall on memory once per row, not once per block.
     """
 
     k: KernelBuilder
@@ -64,7 +64,7 @@ class Walk:
                 self.touch(bounds[near + 1])
 
     def touch(self, value: Value) -> None:
-        """Read something only so that it is near when it is needed."""
+        """Prefetch a value by reading it."""
         self.k.set(self.fetched, self.fetched ^ value.to(U64))
 
     def place(self, first: Value, row: Value, insert: bool = False) -> Value:
@@ -75,12 +75,12 @@ class Walk:
         return self.table.insert(word, near) if insert else self.table.find(word, near)
 
     def finish(self) -> None:
-        """Give what was only touched somewhere to go, or the compiler would not read it."""
+        """Store the prefetched values' XOR, so that the compiler keeps the reads."""
         self.k.store(self.sink, 0, self.fetched)
 
 
 def npj_insert(spec: JoinSpec) -> Kernel:
-    """Put the words of some rows into the shared table."""
+    """Insert the words of some rows into the shared table."""
     k = KernelBuilder("npj_insert")
     walk = Walk.declare(k, spec)
     with walk.blocks() as (first, end), k.for_(first, end, "row") as row:
@@ -91,7 +91,7 @@ def npj_insert(spec: JoinSpec) -> Kernel:
 
 
 def npj_count(spec: JoinSpec) -> Kernel:
-    """Count the rows of each place, in `bounds` one further on; alone, fill the table on the way."""
+    """Count the rows of each place p in `bounds[p + 1]`; an unshared hash table is filled in the same pass."""
     k = KernelBuilder("npj_count")
     walk, bounds = Walk.declare(k, spec), k.buffer("bounds", U32)
     alone = not (spec.dense or spec.shared)
@@ -107,7 +107,7 @@ def npj_count(spec: JoinSpec) -> Kernel:
 
 
 def increment(k: KernelBuilder, spec: JoinSpec, cells: Buffer, at: Value) -> Value:
-    """Add one to a cell, and give what it held."""
+    """Increment a cell, and return its old value."""
     if spec.shared:
         old = k.atomic("add", cells, at, 1, "old")
         assert old is not None
@@ -119,7 +119,7 @@ def increment(k: KernelBuilder, spec: JoinSpec, cells: Buffer, at: Value) -> Val
 
 
 def npj_starts() -> Kernel:
-    """Turn counts into starts: after `fill` has moved each start along its run, they are ends."""
+    """Turn counts into start positions; `fill` advances each start to the end of its run."""
     k = KernelBuilder("npj_starts")
     bounds, places = k.buffer("bounds", U32), k.scalar("places")
     total = k.var("total", const(0, U32))
@@ -132,7 +132,7 @@ def npj_starts() -> Kernel:
 
 
 def npj_fill(spec: JoinSpec) -> Kernel:
-    """Put row numbers into the runs of their places; alone, `count` has written the places down."""
+    """Write row numbers into the runs of their places; for an unshared hash table, `count` has stored the places."""
     k = KernelBuilder("npj_fill")
     walk = Walk.declare(k, spec)
     known = None if spec.dense or spec.shared else k.buffer("places", U32)
@@ -147,7 +147,7 @@ def npj_fill(spec: JoinSpec) -> Kernel:
 
 
 def npj_probe(spec: JoinSpec) -> Kernel:
-    """Look the right rows up. Counting, `bounds` still holds counts, one place further on."""
+    """Probe with the right rows. For counting, `bounds[p + 1]` still holds the count of place p."""
     k = KernelBuilder("npj_probe")
     walk, bounds = Walk.declare(k, spec), k.buffer("bounds", U32)
     if spec.pairs:
@@ -161,7 +161,7 @@ def npj_probe(spec: JoinSpec) -> Kernel:
 
 
 def _pair(k: KernelBuilder, walk: Walk, bounds: Buffer) -> Kernel:
-    """Copy runs: a block's bounds first, then the first row of each run, then the runs."""
+    """Copy runs a block at a time: load all bounds, then the first row of each run, then the runs."""
     rows, pairs = k.buffer("rows", U32), Pairs.declare(k)
     starts, stops = k.local("starts", U32, BLOCK), k.local("stops", U32, BLOCK)
     with walk.blocks(bounds) as (first, end):

@@ -1,8 +1,8 @@
-"""The no-partitioning join with pairs in the order that results have: by left row, then by right row.
+"""The no-partitioning join with pairs in result order: by left row, then by right row.
 
-A table of the right rows is made as `npj.py` does, but each thread fills the runs of its own places, so that a run's
-rows stay in order. Left rows then write down where their run begins and ends. Once the lengths are known, so is
-where each row's pairs go, and nothing has to grow or be sorted.
+The table of right rows is built as in `no_partitioning.py`, but each thread fills the runs of a disjoint range of
+places, so a run's rows stay in order. Left rows then store the start and end of their run. The run lengths determine
+each row's output position, so the output is neither resized nor sorted.
 
     npj_insert npj_count npj_starts   fill_places   find_runs   expand_runs
 """
@@ -14,11 +14,11 @@ from penstock.loop.build import KernelBuilder
 from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import I32, I64, U32, Kernel, Value, const, maximum
 
-_ALONE = JoinSpec()  # a thread's own places need no atomic operation
+_ALONE = JoinSpec()  # threads own disjoint places, so no atomic operation is needed
 
 
 def fill_places(spec: JoinSpec) -> Kernel:
-    """Put row numbers into the runs of the places `first … last`, passing by the other rows."""
+    """Write row numbers into the runs of the places `from … to`, and skip other rows."""
     k = KernelBuilder("fill_places")
     walk = Walk.declare(k, spec)
     known = None if spec.dense or spec.shared else k.buffer("places", U32)
@@ -34,7 +34,7 @@ def fill_places(spec: JoinSpec) -> Kernel:
 
 
 def find_runs(spec: JoinSpec, outer: bool = False) -> Kernel:
-    """Write down each left row's run; give the number of pairs, a row without any counting as one if `outer`."""
+    """Store each left row's run; return the number of pairs, where an unmatched row counts as one if `outer`."""
     k = KernelBuilder("find_runs")
     walk, bounds = Walk.declare(k, spec), k.buffer("bounds", U32)
     starts, stops = k.buffer("starts", U32), k.buffer("stops", U32)
@@ -55,7 +55,7 @@ def _pairs(length: Value, outer: bool) -> Value:
 
 
 def expand_runs(outer: bool = False) -> Kernel:
-    """Write the pairs of the left rows `lo … hi`, from place `at` on; -1 for nobody."""
+    """Write the pairs of the left rows `lo … hi` from position `at` on; -1 means no match."""
     k = KernelBuilder("expand_runs")
     starts, stops, rows = k.buffer("starts", U32), k.buffer("stops", U32), k.buffer("rows", U32)
     own, other = k.buffer("own", I32), k.buffer("other", I32)

@@ -1,6 +1,6 @@
-"""The algorithms of this folder as ordinary Python: to read first, and to check the kernels against.
+"""The join algorithms of this package in plain Python: an introduction for readers, and an oracle for tests.
 
-Each gives the pairs of rows (left, right) whose codes are equal, in an order of its own.
+Each yields the pairs of rows (left, right) with equal codes. The order of pairs depends on the algorithm.
 
 >>> left, right = [7, 8, 7], [8, 7]
 >>> [sorted(join(left, right)) for join in (no_partitioning, radix, sort_merge)]
@@ -22,7 +22,7 @@ Numbered = list[tuple[int, int]]  # (code, row), sorted
 
 
 def no_partitioning(left: Sequence[int], right: Sequence[int]) -> Iterator[Pair]:
-    """Build one table, probe it."""
+    """Build one hash table from the left side and probe it with the right."""
     table: dict[int, list[int]] = defaultdict(list)
     for row, code in enumerate(left):
         table[code].append(row)
@@ -30,7 +30,7 @@ def no_partitioning(left: Sequence[int], right: Sequence[int]) -> Iterator[Pair]
 
 
 def radix(left: Sequence[int], right: Sequence[int], bits: int = 2) -> Iterator[Pair]:
-    """Cut both sides by digits of the code, then join partition by partition."""
+    """Partition both sides by a digit of the code, then join partition by partition."""
     for digit in range(1 << bits):
         mine, theirs = (
             [row for row, code in enumerate(side) if code % (1 << bits) == digit] for side in (left, right)
@@ -40,18 +40,18 @@ def radix(left: Sequence[int], right: Sequence[int], bits: int = 2) -> Iterator[
 
 
 def sort_merge(left: Sequence[int], right: Sequence[int]) -> Iterator[Pair]:
-    """Sort both sides, walk them together."""
+    """Sort both sides and merge them."""
     return match(*(sorted((code, row) for row, code in enumerate(side)) for side in (left, right)))
 
 
 def match(left: Numbered, right: Numbered) -> Iterator[Pair]:
-    """Pair the rows of equal codes of two sorted sides."""
+    """Pair the rows with equal codes of two sorted sides."""
     groups = {code: [row for _, row in rows] for code, rows in groupby(right, key=lambda each: each[0])}
     return ((row, other) for code, row in left for other in groups.get(code, ()))
 
 
 def symmetric_hash(arrivals: Iterable[tuple[int, int]]) -> Iterator[list[Pair]]:
-    """For each arrival (side, code): enter the side's table, look into the other's."""
+    """For each arrival (side, code): insert into that side's table, and probe the other table."""
     tables: tuple[dict[int, list[int]], ...] = (defaultdict(list), defaultdict(list))
     rows = [0, 0]
     for side, code in arrivals:
@@ -62,7 +62,7 @@ def symmetric_hash(arrivals: Iterable[tuple[int, int]]) -> Iterator[list[Pair]]:
 
 
 def progressive_merge(arrivals: Sequence[tuple[int, int]], step: int) -> Iterator[list[Pair]]:
-    """Sort and join every `step` arrivals as a run; at the end, give the pairs of different runs."""
+    """Sort and join every `step` arrivals as a run; finally yield the pairs across runs."""
     rows, runs = [0, 0], []
     for begin in range(0, len(arrivals), step):
         run: tuple[Numbered, Numbered] = ([], [])

@@ -1,8 +1,8 @@
-"""The radix join: both sides are cut by digits of their words into partitions that fit the cache.
+"""The radix join: partition both sides by digits of their words into partitions that fit the cache.
 
-Each thread counts the digits of its portion, then writes it where the counts of all say; partitions are then
-joined one by one, each in a table so small that it stays in the cache. Rows are written as they come: combining
-sixteen of them into a line first was slower in most settings tried, there being no stores that bypass the cache.
+Each thread builds a histogram of its portion, then scatters it to the positions given by all histograms. Partitions are
+then joined one by one, each with a table that stays in the cache. Rows are written directly: write-combining sixteen
+rows into a cache line was slower in most settings tried, since the loop IR has no non-temporal stores.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.loop.nodes import I64, U32, U64, Bitcast, Buffer, Kernel, Unary, V
 
 
 def prj_histogram(spec: JoinSpec) -> Kernel:
-    """Add the rows of each partition to `counts`."""
+    """Add the number of rows of each partition to `counts`."""
     k = KernelBuilder("prj_histogram")
     column, bits, counts = Column.declare(k, spec), k.scalar("bits"), k.buffer("counts", I64)
     mask = k.var("digit_mask", (const(1, I64) << bits) - 1)
@@ -30,7 +30,7 @@ def prj_histogram(spec: JoinSpec) -> Kernel:
 
 
 def prj_scatter(spec: JoinSpec) -> Kernel:
-    """Carry words (and row numbers) to their partitions: `cursors` tells where each one's next row goes."""
+    """Scatter words (and row numbers) to their partitions; `cursors` holds each partition's next write position."""
     k = KernelBuilder("prj_scatter")
     column, bits, cursors = Column.declare(k, spec), k.scalar("bits"), k.buffer("cursors", I64)
     words = k.buffer("words", spec.word)
@@ -53,7 +53,7 @@ def _digit(spec: JoinSpec, word: Value, mask: Value) -> Value:
 
 @dataclass(frozen=True)
 class _Side:
-    """The partitions of one side: words, row numbers, and where partitions begin."""
+    """The partitions of one side: words, row numbers, and partition starts."""
 
     words: Buffer
     rows: Buffer | None
@@ -101,7 +101,7 @@ def _emit(
     pairs: Pairs,
     partition: Value,
 ) -> None:
-    """Copy the runs that the right rows find. Short of room, the whole partition is left for the next call."""
+    """Copy the runs that match the right rows. If the output is full, the next call redoes the whole partition."""
     assert right.rows is not None and table.runs is not None
     before = k.var("before", pairs.used)
     with k.for_(*span, "j") as j:
@@ -115,7 +115,7 @@ def _emit(
 
 @dataclass(frozen=True)
 class _Table:
-    """The table of one partition, in memory that all partitions of a thread share."""
+    """The hash table of one partition, in memory reused for all partitions of a thread."""
 
     k: KernelBuilder
     spec: JoinSpec
@@ -133,7 +133,7 @@ class _Table:
         return _Table(k, spec, bounds, slots, places, runs, k.var("cells", 0))
 
     def open(self, bits: Value, size: Value, rows: Value) -> tuple[Find, Find]:
-        """Clear the table for so many rows; give what finds a word and what inserts one."""
+        """Clear the table for a number of rows; return the functions that find and insert a word."""
         k = self.k
         if self.slots is None:
             k.set(self.cells, size)
@@ -176,6 +176,6 @@ class _Table:
 
 
 def _mask(rows: Value) -> Value:
-    """One less than the least power of two that is at least twice as many."""
+    """Return the least power of two that is at least twice the rows, minus one."""
     wanted = Bitcast(maximum(rows, 2) * 2 - 1, U64)
     return Bitcast(const((1 << 64) - 1, U64) >> Unary("clz", wanted), I64)

@@ -1,7 +1,7 @@
-"""Sorted runs: pieces of a column that fit the cache, ordered digit by digit.
+"""Radix sort of runs: pieces of a column that fit the cache.
 
-Two halves of one buffer take turns as source and target; the number of passes decides where the first one
-writes, so that the last one always ends in the first half.
+The two halves of one buffer alternate as source and target. The number of passes determines the first target, so that
+the last pass always writes to the first half.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Word = Callable[[Value], Value]
 
 
 def sort_run(spec: JoinSpec) -> Kernel:
-    """Sort the rows `lo … hi` of a column by word, rows of one word in their order.
+    """Sort the rows `lo … hi` of a column by word, stably.
 
-    `base` is at most the run's least word, `passes` the digits in which its words - base differ. The run lies
-    at `lo … hi` of the halves, which are `half` apart. Routed rows carry their numbers in `numbers`.
+    `base` is at most the run's least word; `passes` is the number of digits of word - base. The run is at `lo … hi` of
+    each half; the second half starts at `half`. For routed rows, `numbers` holds the row numbers.
     """
     k = KernelBuilder("sort_run")
     column, passes, half = Column.declare(k, spec), k.scalar("passes"), k.scalar("half")
@@ -54,7 +54,7 @@ class _Run:
     counts: Buffer
 
     def move(self, word: Word, row: Word | None, target: Var, shift: Var | None) -> None:
-        """Carry the run to the other half, ordered by one digit."""
+        """Scatter the run to the other half by one digit."""
         k, counts, lo, hi = self.k, self.counts, self.column.lo, self.column.hi
         with k.for_(0, DIGITS, "d") as d:
             k.store(counts, d, 0)

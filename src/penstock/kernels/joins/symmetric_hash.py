@@ -1,8 +1,8 @@
-"""The symmetric hash join: a row enters its side's table and looks into the other's, as it arrives.
+"""The symmetric hash join: each arriving row is inserted into its side's table and probes the other side's table.
 
-Both sides' tables share their slots, so that one search does both. A slot is two words: the code, and two
-32-bit numbers, one for each side: how many rows (counting), or the row that came last + 1 (pairing), from which
-`next` leads to the one before. Both are 0 in a free slot.
+Both tables share their slots, so one probe does both. A slot is two words: the code, and two 32-bit numbers, one per
+side. The number is the row count (counting), or the last row + 1 (pairing), from which `next` links to the previous
+row. Both are 0 in a free slot.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ LOW = (1 << 32) - 1
 
 
 def shj_push(spec: JoinSpec, side: int) -> Kernel:
-    """Let rows of one side (0 left, 1 right) arrive. Stops where the table or the output is full.
+    """Insert and probe arriving rows of one side (0 left, 1 right). Stop if the table or the output is full.
 
-    Rows are numbered from `base` on, or (routed) carry their numbers in `numbers`.
+    Rows are numbered from `base` on, or, if routed, by `numbers`.
     """
     k = KernelBuilder("shj_push")
     codes, lo, hi = k.buffer("codes", I64), k.scalar("lo"), k.scalar("hi")
@@ -50,14 +50,14 @@ def shj_push(spec: JoinSpec, side: int) -> Kernel:
                 k.set(total, total + other)
                 k.store(table, at + 1, held + const(1 << (32 * side), U64))
             else:
-                number = base + i if base is not None else numbers[i].to(I64)  # type: ignore[index]  # one of the two is there
+                number = base + i if base is not None else numbers[i].to(I64)  # type: ignore[index]  # one of the two is set
                 row = k.var("row", number)
                 _emit(k, pairs, (chains[1], other), row, side, (keys, held, i))
                 k.store(chains[0], row, _half(held, side).to(U32))
                 k.store(table, at + 1, _with_half(held, side, row + 1))
     k.store(
         head, SLOTS, Bitcast(fetched, I64)
-    )  # nobody reads it; it keeps the loads above from being left out
+    )  # a dummy store that keeps the compiler from removing the prefetches above
     k.store(head, KEYS, keys)
     if pairs is not None:
         pairs.finish(hi)
@@ -83,7 +83,7 @@ def _emit(
     side: int,
     undo: tuple[Var, Value, Value],
 ) -> None:
-    """Follow the other side's chain. Short of room, take back what this row has done, and stop."""
+    """Emit a pair for each row of the other side's chain. If the output is full, undo this row's effects and stop."""
     following, first = chain
     keys, held, position = undo
     before, at = k.var("before", pairs.used), k.var("chained", first)
@@ -97,7 +97,7 @@ def _emit(
 
 
 def search(k: KernelBuilder, table: Buffer, mask: Value, code: Value, near: Value | None = None) -> Var:
-    """Where the two words of a code's slot begin: taken, or free. `near` is where to begin, if known."""
+    """Return the index of a code's slot, or of a free slot. `near` is the first slot of the probe, if known."""
     slot = k.var("slot", to_place(hashed(code), mask) if near is None else near)
     at = k.var("at", slot << 1)
     with k.while_(table[at + 1].ne(0) & table[at].ne(code)):
@@ -117,7 +117,7 @@ def _with_half(held: Value, side: int, half: Value) -> Value:
 
 
 def shj_grow() -> Kernel:
-    """Carry all slots into a larger table, whose slots are free."""
+    """Rehash all slots into a larger, empty table."""
     k = KernelBuilder("shj_grow")
     table, slots = k.buffer("table", U64), k.scalar("slots")
     larger, mask = k.buffer("larger", U64), k.scalar("mask")
@@ -133,7 +133,7 @@ def shj_grow() -> Kernel:
 
 
 def route_count() -> Kernel:
-    """Count the rows `lo … hi` of each group of workers: a hash of the code chooses it (join-biclique)."""
+    """Count the rows `lo … hi` of each worker group; the code's hash chooses the group (join-biclique)."""
     k = KernelBuilder("route_count")
     codes, lo, hi = k.buffer("codes", I64), k.scalar("lo"), k.scalar("hi")
     groups, counts = k.scalar("groups"), k.buffer("counts", I64)
@@ -145,7 +145,7 @@ def route_count() -> Kernel:
 
 
 def route_rows(spec: JoinSpec) -> Kernel:
-    """Carry codes, and the numbers of rows for pairs, to their groups."""
+    """Scatter codes, and row numbers if pairs are needed, to their groups."""
     k = KernelBuilder("route_rows")
     codes, lo, hi = k.buffer("codes", I64), k.scalar("lo"), k.scalar("hi")
     groups, cursors, base = k.scalar("groups"), k.buffer("cursors", I64), k.scalar("base")
@@ -163,6 +163,6 @@ def route_rows(spec: JoinSpec) -> Kernel:
 
 
 def _group(code: Value, groups: Value) -> Value:
-    """Spread hashes evenly over any number of groups; the bits used are not those that choose slots."""
+    """Map a hash evenly to any number of groups, by other bits than those that choose slots."""
     low = hashed(Bitcast(code, U64)) & const(LOW, U64)
     return Bitcast((low * Bitcast(groups, U64)) >> const(32, U64), I64)

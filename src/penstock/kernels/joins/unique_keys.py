@@ -1,6 +1,6 @@
-"""The join of left rows with at most one partner each: no runs, only who is at a place.
+"""The join against unique right keys: an array from code to right row replaces the hash table.
 
-Where codes lie close together and the right ones are unique, an array over all codes holds the right row of each.
+It applies if codes span a small range and right codes are unique, so each left row has at most one match.
 
     mark_singles   find_singles
 """
@@ -14,7 +14,7 @@ from penstock.loop.nodes import BOOL, I32, I64, U32, Kernel, const
 
 
 def mark_singles(spec: JoinSpec) -> Kernel:
-    """Write who is at the places `from … to`: the row's number and 1, or 0. Return 1 at the second row of a place."""
+    """Write row number + 1, or 0 if there is no row, for the codes `from … to`. Return 1 if a code occurs twice."""
     k = KernelBuilder("mark_singles")
     column, singles = Column.declare(k, spec), k.buffer("singles", U32)
     low, high = k.scalar("from"), k.scalar("to")
@@ -34,9 +34,9 @@ def mark_singles(spec: JoinSpec) -> Kernel:
 
 
 def find_singles(spec: JoinSpec, outer: bool = False) -> Kernel:
-    """Write the pairs of the left rows `lo … hi` from place `lo` on, and return where they end.
+    """Write the pairs of the left rows `lo … hi` from position `lo` on, and return their end.
 
-    If `outer`, those who meet nobody are beside -1.
+    If `outer`, unmatched left rows are paired with -1.
     """
     k = KernelBuilder("find_singles")
     column, singles = Column.declare(k, spec), k.buffer("singles", U32)

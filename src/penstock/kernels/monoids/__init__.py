@@ -1,7 +1,7 @@
-"""The algebra of aggregates as data: state, identity, how to add a value, how to merge two states.
+"""Aggregates as data: state, identity, the step that adds a value, and the merge of two states.
 
-A *monoid* is what a pane remembers about its rows. Everything else (which window type, how keys are
-found, which algorithm slides) only calls `step` and `merge`, and reads the flags; never a name.
+A *monoid* defines the accumulator that a pane keeps for its rows. All other code (window types, key tables,
+sliding-window algorithms) only calls `step` and `merge` and reads the flags, never a monoid's name.
 """
 
 from __future__ import annotations

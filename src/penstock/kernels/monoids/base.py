@@ -1,4 +1,4 @@
-"""What a monoid is: a state, its content before any row, how a row enters, how two states join."""
+"""The monoid interface: states with identities, the step that adds a row, and the merge of two states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Alone = Callable[[KernelBuilder, Values], Values]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One machine word (or more) of a pane's memory, and its content before any row."""
+    """One accumulator field of a pane: its machine type and its value before any row."""
 
     type: Type
     identity: int | float
@@ -23,9 +23,9 @@ class State:
 
 @dataclass(frozen=True)
 class Prefix:
-    """How the state of some rows follows from the states of all rows before their end, and before their start.
+    """Prefix aggregation: the state of a range of rows follows from the prefix states at its end and start.
 
-    `between(k, end, start)` gives it, and whether so much has been lost that it is not to be trusted.
+    `between(k, end, start)` returns that state, and whether the loss of precision makes it unreliable.
     """
 
     states: tuple[State, ...]
@@ -35,7 +35,7 @@ class Prefix:
 
 @dataclass(frozen=True)
 class Hasty:
-    """A cheaper monoid of the same rows, and whether a state of it may be wrong."""
+    """A cheaper monoid for the same rows, and a test whether its state may be wrong."""
 
     monoid: Monoid
     doubtful: Callable[[Values], Value]
@@ -45,15 +45,13 @@ class Hasty:
 class Monoid:
     """An associative combination with an identity; commutative unless `ordered`.
 
-    `step(k, state, values)` adds one row's arguments; `merge(k, a, b)` joins two states. Where rows can leave
-    again, `remove(k, state, values)` undoes a step and `take(k, a, b)` undoes a merge: exactly, or they are not
-    given, so sums of floats have neither. `in_chunk` is the monoid used inside one chunk of rows, where a
-    cheaper state is exact enough: its total is stepped as one row's argument. `guarded` marks 64-bit integer
-    sums, which `step` and `merge` let wrap: whoever adds to one asks first whether the result fits, and if not
-    stops with NEED_WIDE, the sum untouched. `text` names the column whose interned codes are the state.
-    `prefix` is there where states of neighbouring rows follow from those of all rows before them. `alone(k, values)` is
-    the state of a single row where that costs less than a step from the identity. `hasty` is tried first where frames
-    can be given once more.
+    `step(k, state, values)` adds one row's arguments; `merge(k, a, b)` merges two states. `remove(k, state, values)`
+    undoes a step and `take(k, a, b)` undoes a merge. Both are exact or None, so float sums have neither. `in_chunk` is
+    the monoid used within one chunk of rows, where a cheaper state is exact enough; its total is then stepped as one
+    row's argument. `guarded` marks 64-bit integer sums, which wrap in `step` and `merge`: the caller checks beforehand
+    whether the result fits, and otherwise stops with NEED_WIDE and leaves the sum unchanged. `text` names the column
+    whose interned codes are the state. `prefix` is set if prefix differences work. `alone(k, values)` is the state of a
+    single row, if that is cheaper than a step from the identity. `hasty` is used first if frames can be recomputed.
     """
 
     name: str
@@ -68,26 +66,26 @@ class Monoid:
     prefix: Prefix | None = None
     alone: Alone | None = None
     hasty: Hasty | None = None
-    ordered: bool = False  # rows enter, and states join, only in the order of rows: merge(older, newer)
+    ordered: bool = False  # steps and merges must follow row order: merge(older, newer)
 
     @property
     def invertible(self) -> bool:
-        """Whether a row can be taken out again without a look at the others."""
+        """Whether a row can be subtracted without rereading the other rows."""
         return self.remove is not None
 
 
 def named(k: KernelBuilder, hint: str, values: Values) -> tuple[Var, ...]:
-    """Give values names, so that what is used several times is computed once."""
+    """Bind values to variables, so that each is computed once."""
     return tuple(k.var(hint, value) for value in values)
 
 
 def either(condition: Value, a: Values, b: Values) -> Values:
-    """The one state where a condition holds, the other elsewhere."""
+    """Select state `a` if a condition holds, else `b`."""
     return tuple(select(condition, x, y) for x, y in zip(a, b, strict=True))
 
 
 def two_sum(k: KernelBuilder, a: Value, b: Value) -> tuple[Var, Value]:
-    """Add two floats: the rounded sum, and exactly what rounding lost, whichever is larger (Knuth)."""
+    """Add two floats of any magnitude: the rounded sum, and its exact rounding error (Knuth)."""
     x = k.var("x", b)
     total = k.var("total", a + x)
     part = k.var("part", total - a)

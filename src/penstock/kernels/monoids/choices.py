@@ -1,6 +1,6 @@
-"""One value chosen among all: where another is extreme, or where time is.
+"""Monoids that choose one row's value: by the extreme of another column (min_by, max_by), or by time (first, last).
 
-A choice follows a total order of rows, so it does not matter in which order they are met.
+The choice follows a total order of rows, so it is independent of the order in which rows are added.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from penstock.loop.numbers import limits
 
 
 def extreme_by(value: Type, by: Type, largest: bool) -> Monoid:
-    """The value of the row in which `by` is smallest or largest; of several the smallest value, nulls last.
+    """Choose the value of the row with the smallest or largest `by`; of several the smallest value, nulls last.
 
-    A row brings (value, by, whether the value is there); the state is led by whether there was a row.
+    A row's arguments are (value, by, value is valid). The state's first field is whether there was a row.
     """
 
     def pick(k: KernelBuilder, a: Values, b: Values) -> Values:
@@ -33,15 +33,15 @@ def extreme_by(value: Type, by: Type, largest: bool) -> Monoid:
 
 
 def _value_first(a: Values, b: Values) -> Value:
-    """Whether one (value, there) comes before another."""
+    """Return whether one (value, valid) sorts before another."""
     return a[1].ne(0) & (b[1].eq(0) | less(a[0], b[0]))
 
 
 def first_or_last(value: Type, last: bool) -> Monoid:
-    """The value of the first or last row by time, then position; it may be null.
+    """Choose the value of the first or last row by time, then position; it may be null.
 
-    A row brings (value, whether it is there, time, position). Before any row the state lies at the far
-    end of time, at a position that no row has.
+    A row's arguments are (value, value is valid, time, position). The identity has the extreme time, and a position
+    that no row has.
     """
     far = limits(I64)[0 if last else 1]
 

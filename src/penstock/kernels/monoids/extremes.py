@@ -1,4 +1,4 @@
-"""The smallest and the largest value, of numbers and of texts."""
+"""Minimum and maximum monoids, for numbers and strings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.loop.numbers import limits
 
 
 def least(type: Type) -> Monoid:
-    """The smallest value; NaN is the greatest of all, so it is the identity."""
+    """The minimum. NaN is the greatest value, so it is the identity."""
     identity = math.nan if type.is_float else limits(type)[1]
     return Monoid(
         "least",
@@ -26,7 +26,7 @@ def least(type: Type) -> Monoid:
 
 
 def _least_number(type: Type) -> Hasty:
-    """The smallest value that is not NaN, which one instruction of vector units gives; infinity may stand for none."""
+    """The minimum without NaN, one vector instruction; an infinite result is doubtful, since it may mean no value."""
     monoid = Monoid(
         "least_number",
         (State(type, math.inf),),
@@ -37,7 +37,7 @@ def _least_number(type: Type) -> Hasty:
 
 
 def greatest(type: Type) -> Monoid:
-    """The largest value, NaN above all others."""
+    """The maximum. NaN is the greatest value."""
     identity = -math.inf if type.is_float else limits(type)[0]
     return Monoid(
         "greatest",
@@ -49,7 +49,7 @@ def greatest(type: Type) -> Monoid:
 
 
 def text_extreme(column: str, largest: bool) -> Monoid:
-    """The first or last text of a column in the order of bytes. The state is its code, -1 for none."""
+    """The first or last string of a column in byte order. The state is its code, or -1 for none."""
 
     def pick(k: KernelBuilder, state: Values, values: Values) -> Values:
         code = k.var("code", values[0].to(I32))

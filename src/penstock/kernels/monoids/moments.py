@@ -1,9 +1,9 @@
-"""Central moments: how many values, their mean, and the sums of powers of their distances from it.
+"""Central moments: the count, the mean, and the sums of powers of the deviations from the mean.
 
-Rows enter one at a time (Welford, extended to higher orders by Pébay), and states join pairwise, both in
-terms of distances from the mean, which stay small where the values are large and close together. For that the mean
-must be known better than to one float: it is held as two, `head + tail`. A value that is not finite makes
-the mean NaN, and with it all sums, for good.
+Rows are added one at a time (Welford, extended to higher orders by Pébay), and states are merged pairwise. Both use
+deviations from the mean, which stay small if values are large and close together. This needs a mean of more precision
+than one float: it is held as two, `head + tail`. A value that is not finite makes the mean and all sums NaN
+permanently.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def comoments() -> Monoid:
     )
 
 
-# --- a row enters -------------------------------------------------------------------------------------------
+# --- adding a row -------------------------------------------------------------------------------------------
 
 
 def _step(k: KernelBuilder, state: Values, values: Values) -> Values:
     count, head, tail, *powers = named(k, "s", state)
     far, share, mean = _moved(k, count, (head, tail), values[0])
-    near = k.var("near", far - share)  # the value's distance from the new mean
+    near = k.var("near", far - share)  # the deviation from the new mean
     square = k.var("square", far * near)
     new = [powers[0] + square]
     if len(powers) > 1:
@@ -57,16 +57,16 @@ def _step_pair(k: KernelBuilder, state: Values, values: Values) -> Values:
     x_far, x_share, x_mean = _moved(k, count, (x_head, x_tail), values[0])
     y_far, y_share, y_mean = _moved(k, count, (y_head, y_tail), values[1])
     x_near, y_near = k.var("near", x_far - x_share), k.var("near", y_far - y_share)
-    # `x_far` may be infinite where `x_near` is NaN: then so is the product.
+    # If `x_near` is NaN, `x_far` may be infinite; the added term makes the product NaN as well.
     both = xy + x_far * y_near + (x_near - x_near)
     sums = xx + x_far * x_near, yy + y_far * y_near, both
     return count + 1, *x_mean, *y_mean, *sums
 
 
 def _moved(k: KernelBuilder, count: Value, mean: Values, value: Value) -> tuple[Var, Var, Values]:
-    """Take a value into a mean: its distance from the old one, the mean's own way, the new mean.
+    """Add a value to a mean; return its deviation from the old mean, the mean's displacement, and the new mean.
 
-    The first value is its own old mean: its distance is 0, not something whose powers could overflow.
+    For the first value the old mean is the value itself, so the deviation is 0 and its powers cannot overflow.
     """
     old = k.var("mean", select(count.eq(0), value.to(F64), mean[0]))
     far = k.var("far", distance(k, value, old) - mean[1])
@@ -75,7 +75,7 @@ def _moved(k: KernelBuilder, count: Value, mean: Values, value: Value) -> tuple[
 
 
 def distance(k: KernelBuilder, value: Value, mean: Value) -> Value:
-    """Subtract a float from a number, to the last bit where they are close: wide integers are two floats."""
+    """Subtract a float from a number, exactly to the last bit if they are close: 64-bit integers are split in two."""
     if value.type not in (I64, U64):
         return value.to(F64) - mean
     whole = k.var("whole", value)
@@ -83,7 +83,7 @@ def distance(k: KernelBuilder, value: Value, mean: Value) -> Value:
     return ((whole - low).to(F64) - mean) + low.to(F64)
 
 
-# --- states join --------------------------------------------------------------------------------------------
+# --- merging states -----------------------------------------------------------------------------------------
 
 
 def _merge(k: KernelBuilder, a: Values, b: Values) -> Values:
@@ -113,18 +113,18 @@ def _merge_pairs(k: KernelBuilder, a: Values, b: Values) -> Values:
 
 
 def _shares(k: KernelBuilder, a: Value, b: Value) -> tuple[Var, Var, Var]:
-    """The share of each side in all values, and the weight of the distance between the means."""
+    """Return each side's fraction of all values, and the weight of the distance between the means."""
     n = k.var("n", (a + b).to(F64))
     p, q = k.var("p", a.to(F64).div(n)), k.var("q", b.to(F64).div(n))
     return p, q, k.var("weight", a.to(F64) * q)
 
 
 def _midway(k: KernelBuilder, a: Values, b: Values, q: Value) -> tuple[Var, Values]:
-    """How far apart two means are, and the mean of both sides."""
+    """Return the distance between two means, and the combined mean."""
     far = k.var("far", (b[0] - a[0]) + (b[1] - a[1]))
     return far, two_sum(k, a[0], a[1] + far * q)
 
 
 def _unless_empty(a: Values, b: Values, both: Values) -> Values:
-    """An empty side changes nothing, not even the last bit: it has no mean to be far from."""
+    """Return the other state unchanged to the last bit if one is empty, since an empty state has no mean."""
     return either(a[0].eq(0), b, either(b[0].eq(0), a, both))

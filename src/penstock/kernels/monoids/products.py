@@ -1,4 +1,4 @@
-"""Products that no order of factors can spoil: an overflow on the way is not one of the result."""
+"""Product monoids that are independent of factor order: an intermediate overflow does not overflow the result."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ _SMALLEST_NORMAL = 2.0**-1022
 
 
 def integer_product() -> Monoid:
-    """An exact product: the magnitude of the factors that are not 0, and what else is known of them.
+    """An exact product. The state is the magnitude of the non-zero factors, and the flags ZERO, NEGATIVE and LARGE.
 
-    Such factors never make a product smaller, so once it is too LARGE for 64 bits it stays so; only a
-    ZERO saves it.
+    Non-zero factors never reduce the magnitude, so a product too LARGE for 64 bits stays so unless a factor is ZERO.
     """
     return Monoid(
         "product",
@@ -63,7 +62,7 @@ def _times(k: KernelBuilder, a: Values, b: Values) -> Values:
 
 
 def signed_product(state: Values) -> tuple[Value, Value]:
-    """Read the product in 64 signed bits, and whether it does not fit."""
+    """Return the product in 64 signed bits, and whether it overflows."""
     size, notes = state
     zero, negative = (notes & ZERO).ne(0), (notes & NEGATIVE).ne(0)
     bits = Bitcast(size, I64)
@@ -73,7 +72,7 @@ def signed_product(state: Values) -> tuple[Value, Value]:
 
 
 def unsigned_product(state: Values) -> tuple[Value, Value]:
-    """Read the product in 64 unsigned bits, and whether it does not fit."""
+    """Return the product in 64 unsigned bits, and whether it overflows."""
     size, notes = state
     zero = (notes & ZERO).ne(0)
     return select(zero, const(0, U64), size), (notes & LARGE).ne(0) & ~zero
@@ -83,7 +82,7 @@ def unsigned_product(state: Values) -> tuple[Value, Value]:
 
 
 def float_product() -> Monoid:
-    """A product with an exponent of its own: mantissa in [1, 2) or [-2, -1), or 0, inf or NaN as they are."""
+    """A product with a separate exponent: the mantissa is in [1, 2) or [-2, -1), or is 0, inf or NaN."""
     return Monoid(
         "float_product",
         (State(F64, 1.0), State(I64, 0)),
@@ -110,7 +109,7 @@ def _normal(k: KernelBuilder, value: Value) -> Values:
 
 
 def scaled_product(k: KernelBuilder, state: Values) -> Value:
-    """Read the product: two factors of half the exponent each, so that only the second one rounds."""
+    """Return the product: scale by half the exponent twice, so that only the second scaling rounds."""
     exponent = k.var("exponent", maximum(minimum(state[1], const(1200, I64)), const(-1200, I64)))
     half = k.var("half", exponent >> 1)
     return (state[0] * _power_of_two(half)) * _power_of_two(exponent - half)

@@ -10,7 +10,7 @@ from penstock.loop.nodes import BOOL, F64, I64, I128, U8, Type, Unary, Value, co
 
 
 def present() -> Monoid:
-    """Whether there was a row at all."""
+    """Whether there was any row."""
     return Monoid(
         "present",
         (State(U8, 0),),
@@ -20,7 +20,7 @@ def present() -> Monoid:
 
 
 def count() -> Monoid:
-    """How many values. The value added is 1."""
+    """The number of values. The value added is 1."""
     return Monoid(
         "count",
         (State(I64, 0),),
@@ -33,7 +33,7 @@ def count() -> Monoid:
 
 
 def integer_sum(wide: bool) -> Monoid:
-    """An exact sum of integers: in 128 bits, or in 64 as long as every addition is seen to fit."""
+    """An exact sum of integers: in 128 bits, or in 64 bits with a check of every addition."""
     goal = I128 if wide else I64
     return Monoid(
         "wide_sum" if wide else "sum",
@@ -58,9 +58,9 @@ def _exact_prefix(type: Type, step: Combine) -> Prefix:
 
 
 def float_sum() -> Monoid:
-    """A compensated sum (Neumaier): the second word collects what rounding lost.
+    """A compensated sum (Neumaier): the second word accumulates the rounding errors.
 
-    Once a value is not finite the compensation is NaN; readers then use the first word alone.
+    After a value that is not finite, the compensation is NaN; readers then use only the first word.
     """
     return Monoid(
         "float_sum",
@@ -73,19 +73,19 @@ def float_sum() -> Monoid:
     )
 
 
-# Of rows whose values add up to less than this part of all before them in size, a difference of prefixes may
-# have lost too much: a prefix of n rows is off by (n u)^2 of their size, which is 1e-21 for half a million.
+# If the absolute values in a range sum to less than this fraction of the prefix, the difference may have lost too much
+# precision: the error of a prefix of n rows is (n u)^2 of its absolute sum, which is 1e-21 for half a million rows.
 _TRUSTED = 1e-8
 
 
 def _sized(k: KernelBuilder, state: Values, values: Values) -> Values:
-    """A compensated sum, and the sum of absolute values."""
+    """Add a value to a compensated sum and to the sum of absolute values."""
     x = k.var("x", values[0].to(F64))
     return *_compensated(k, state[:2], (x,)), state[2] + Unary("abs", x)
 
 
 def _between(k: KernelBuilder, end: Values, start: Values) -> tuple[Values, Value]:
-    """Subtract both words; nothing is lost of rows that there are none of, nor trusted that is not finite."""
+    """Subtract both words. The result is unreliable if the range is small against the prefix, or not finite."""
     size = k.var("size", end[2] - start[2])
     trusted = (size >= end[2] * _TRUSTED) & (end[2] < math.inf)
     return (end[0] - start[0], end[1] - start[1]), ~trusted

@@ -1,1 +1,1 @@
-"""Kernels over temporal objects: lanes of points, each holding until the next (TiLT's snapshot buffers, section 6.1)."""
+"""Kernels over temporal objects: partitions of points, each valid until the next (TiLT's snapshot buffers, section 6.1)."""

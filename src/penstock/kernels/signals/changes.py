@@ -1,13 +1,14 @@
-"""Jump from change to change of everything an expression reads, a block of instants at a time (TiLT, section 6.1.3).
+"""Iterate over the instants at which an expression's inputs change, a block at a time (TiLT, section 6.1.3).
 
-A *track* is points or samples of lanes, ordered by time. A *cursor* is a place on a track that moves past each of its
-times, `offset` ticks later: an access is one cursor, a span in time two of them, one where samples enter and one where
-they leave. Two that would always move together are one. Between two instants nothing moves.
+A *track* is the points or samples of a signal, partitioned by key (a partition is a `lane`) and sorted by time. A
+*cursor* is a position on a track that passes each of its times `offset` ticks later. An access is one cursor. A span
+in time is two cursors, at which samples enter and leave. Cursors that always move together are shared. Nothing changes
+between two instants.
 
-A cursor meets at most one time of its track at an instant, so it moves without a branch: which of several is next
-follows no pattern that a processor could learn. Grids move rarely, and by many samples at once.
+A cursor passes at most one time of its track at an instant, so it moves without a branch: the order in which cursors
+move is unpredictable. Grids move rarely, and by many samples at once.
 
-Where the walk stands is written to buffers as long as a block, which stay in the cache; `consume` makes use of them.
+The positions at each instant are written to buffers of one block, which stay in the cache; `consume` reads them.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ BLOCK = 512
 NEVER_AGAIN = (1 << 63) - 1
 FIRST = -(1 << 62)  # before any instant of a walk
 
-# Spans in time are cursors; these are not: the last so many samples, all there were, and windows on a grid.
+# Only ROLLING spans end by a cursor: LAST is the last n samples, EVER all samples, WINDOW and PER are on a grid.
 ROLLING, LAST, EVER, WINDOW, PER = "rolling", "last", "ever", "window", "per"
 GRIDS = (WINDOW, PER)
 
-# Which points of a track are marks, if that is asked at all.
+# Which points of a track are marks.
 ALL_MARKS, SOME_MARKS, NO_MARKS = "all", "some", "none"
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Samples of a track: `enter` and `leave` are cursors, where the kind has them."""
+    """A span of samples of a track: `enter` and `leave` are its cursors, or None if the kind has none."""
 
     kind: str
     track: int
@@ -42,7 +43,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class ChangesSpec:
-    """What is walked: how tracks are marked, the track of each cursor and whether its marks count, spans."""
+    """The kernel's inputs: the marks of each track, the track of each cursor and whether its marks count, and spans."""
 
     tracks: tuple[str, ...]
     cursors: tuple[int, ...]
@@ -52,7 +53,7 @@ class ChangesSpec:
 
 @dataclass(frozen=True)
 class _Lane:
-    """A track's part of a lane. `last` can be read even if there is nothing."""
+    """A track's rows of one partition. `last` is a readable position even if the partition is empty."""
 
     times: Buffer
     begin: Var
@@ -62,10 +63,10 @@ class _Lane:
 
 @dataclass(frozen=True)
 class _Cursor:
-    """`at` is its place on the track, from `base` on, and `when` its next time is due.
+    """A position on a track: `at` relative to `base`, with its next instant in `when`.
 
-    `ahead` are the times of the block from `base` on, with "never" behind the last: so a step asks nothing but what is
-    next. The offset is added in each step: a bare load would be made part of a conditional move, and that a branch.
+    `ahead` holds the block's times from `base` on, terminated by "never", so a step needs no bounds check. Each step
+    adds the offset to the load: LLVM would fold a bare load into the select and turn that into a branch.
     """
 
     ahead: Buffer
@@ -85,7 +86,7 @@ Consume = Callable[[Var, Var], None]
 
 
 class Changes:
-    """The walk, written into a kernel: `lanes(consume)` calls back with the lane and how many instants are in a block."""
+    """The loop over instants, emitted into a kernel: `lanes` calls back once per partition and once per block."""
 
     def __init__(self, k: KernelBuilder, spec: ChangesSpec) -> None:
         self.k, self.spec = k, spec
@@ -105,18 +106,18 @@ class Changes:
         self.begins: list[Var] = []
 
     def _span_buffers(self, span: Span) -> tuple[Buffer, Buffer]:
-        """Where a span's bounds are written; those of cursors are where the cursors are."""
+        """Return the buffers of a span's bounds; bounds given by cursors share the cursors' buffers."""
         k = self.k
         hi = self.places[span.enter] if span.enter is not None else k.local("hi", I64, BLOCK)
         lo = self.places[span.leave] if span.leave is not None else k.local("lo", I64, BLOCK)
         return lo, hi
 
     def frames(self, span: int) -> tuple[Buffer, Buffer]:
-        """The first sample of a span, and the one after its last, at each instant of the block."""
+        """Return the buffers with a span's first sample, and the one after its last, at each instant of the block."""
         return self._bounds[span]
 
     def lanes(self, start: Callable[[Var], None], consume: Consume) -> None:
-        """Walk all lanes: `start(lane)` begins one, `consume(lane, n)` takes a block of n instants."""
+        """Emit the loop over partitions: `start(lane)` begins one, `consume(lane, n)` processes a block of n instants."""
         k = self.k
         with k.for_(self.lane_lo, self.lane_hi, "lane", scalar=True) as lane:
             tracks = [self._track(place, lane) for place in range(len(self.spec.tracks))]
@@ -150,7 +151,7 @@ class Changes:
     def _instant(
         self, tracks: list[_Lane], cursors: list[_Cursor], grids: dict[int, _Grid], now: Var, n: Var
     ) -> None:
-        """Move past what happens now, and write down where everything stands."""
+        """Advance cursors and grids past `now`, and write all positions."""
         k = self.k
         mark = k.var("mark", False, BOOL)
         for place, cursor in enumerate(cursors):
@@ -175,7 +176,7 @@ class Changes:
         return _Cursor(self.ahead[place], at, k.var("at", 0), k.var("when", NEVER_AGAIN))
 
     def _read_ahead(self, place: int, tracks: list[_Lane], cursor: _Cursor) -> None:
-        """List the next times: a cursor passes at most one at each instant of a block."""
+        """Copy the next times of a track: a cursor passes at most one per instant of a block."""
         k, track, offset = self.k, tracks[self.spec.cursors[place]], self.offsets[place]
         k.set(cursor.base, cursor.base + cursor.at)
         k.set(cursor.at, 0)
@@ -186,7 +187,7 @@ class Changes:
         k.set(cursor.when, cursor.ahead[0] + offset)
 
     def _place(self, cursors: list[_Cursor], n: Var) -> None:
-        """Make places on tracks of places in the block."""
+        """Convert positions relative to the block to positions on tracks."""
         k = self.k
         with k.for_(0, n, "i") as i:
             for place, cursor in enumerate(cursors):
@@ -196,7 +197,7 @@ class Changes:
                     self._write_first(place, span, i)
 
     def _write_first(self, place: int, span: Span, i: Var) -> None:
-        """The first sample of spans that do not end in time."""
+        """Write the first sample of a LAST or EVER span."""
         lo, hi = self._bounds[place]
         first: Value = self.begins[span.track]
         if span.kind == LAST:
@@ -204,7 +205,7 @@ class Changes:
         self.k.store(lo, i, first)
 
     def _seek(self, track: _Lane, at: Var, time: Value) -> None:
-        """Find the first place of a time that is not before another."""
+        """Move `at` to the first position with a time not before `time`, by binary search."""
         k = self.k
         wanted, upto = k.var("wanted", time), k.var("upto", track.end)
         with k.while_(at < upto):
@@ -244,20 +245,20 @@ class Changes:
         return step, delay
 
     def _enters(self, place: int, time: Value) -> Value:
-        """When a sample of this time enters a window."""
+        """Return the instant at which a sample of this time enters a window."""
         step, delay = self._parameters(place)
         start = self._floor(time, step) + delay
         return start + step if self.spec.spans[place].kind == WINDOW else start
 
     def _move_grid(self, place: int, track: _Lane, grid: _Grid, now: Var, mark: Var) -> None:
-        """Move on to the window that holds now."""
+        """Advance to the window that contains `now`."""
         k = self.k
         step, delay = self._parameters(place)
         start = k.var("start", self._floor(now - delay, step))
         hop = self.spec.spans[place].kind == WINDOW
         oldest = k.var("oldest", start - self.sizes[place] if hop else start)
         newest = k.var("newest", start if hop else start + step)
-        if not hop:  # all that a window held have left when the next begins
+        if not hop:  # all samples of a window leave when the next begins
             k.set(grid.lo, grid.hi)
         self._skip(track, grid.lo, oldest)
         k.set(grid.hi, maximum(grid.hi, grid.lo))
@@ -276,7 +277,7 @@ class Changes:
             k.set(at, at + 1)
 
     def _floor(self, time: Value, step: Value) -> Value:
-        """The last multiple of a step up to a time, which may lie before zero."""
+        """Return the last multiple of a step up to a time, which may be negative."""
         rest = self.k.var("rest", time.rem(step))
         return time - rest - select(rest < 0, step, 0)
 

@@ -1,4 +1,4 @@
-"""Regular values become runs: keep what differs from the one before."""
+"""Kernels that coalesce regularly spaced values into runs of equal values."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from penstock.loop.nodes import BOOL, I64, U8, Kernel, Type, Value, Var
 
 
 def differing(a: Value, b: Value) -> Value:
-    """Tell two values apart: -0.0 is 0.0, and NaN is NaN, whatever its sign and payload."""
+    """Return whether two values differ: -0.0 equals 0.0, and NaN equals NaN whatever its sign and payload."""
     return a.ne(b) & (a.eq(a) | b.eq(b)) if a.type.is_float else a.ne(b)
 
 
 def beginnings(type: Type, nullable: bool) -> Kernel:
-    """Write where runs of values of a machine type begin; `valid` has a byte for each.
+    """Write the rows at which runs of values of a machine type begin; `valid` has one byte per row.
 
-    `before` and `before_valid` are what came just before the first row; with `first` not 0 nothing did, and the
-    first row begins a run. Every row is written, and overwritten by the next unless it counts: that costs no branch.
-    Returns how many runs begin. Room is needed for one more than there are rows.
+    `before` and `before_valid` hold the value before the first row. If `first` is not 0 there is none, and the first
+    row begins a run. Every row is written and overwritten by the next unless it begins a run, which is branch-free.
+    The kernel returns the number of runs. The output needs room for one more element than there are rows.
     """
     k = KernelBuilder("beginnings")
     rows, fresh = k.scalar("rows"), k.scalar("first").ne(0)
@@ -38,11 +38,12 @@ def beginnings(type: Type, nullable: bool) -> Kernel:
 
 
 def intervals(type: Type, nullable: bool) -> Kernel:
-    """Write the intervals of a signal whose row r begins at `origin + r * stride`: their starts, ends and first values.
+    """Write the intervals of a signal whose row r begins at `origin + r * stride`: starts, ends and first values.
 
-    There are none where it is null. With `open` 1, the first interval has begun already: its start and value are in place.
-    The last one has no end yet if the last row is not null. As above, every row is written to places that count only if
-    a run begins or ends. Returns how many intervals have begun. Room is needed for two more than there are rows.
+    Nulls yield no interval. With `open` 1 the first interval has already begun; its start and value are in the output.
+    The last interval has no end if the last row is not null. As in `beginnings`, every row is written and kept only if
+    a run begins or ends. The kernel returns the number of begun intervals. The outputs need room for two more elements
+    than there are rows.
     """
     k = KernelBuilder("intervals")
     rows, origin, stride, open_ = (k.scalar(name) for name in ("rows", "origin", "stride", "open"))
@@ -67,5 +68,5 @@ def intervals(type: Type, nullable: bool) -> Kernel:
 
 
 def _begins(k: KernelBuilder, value: Value, there: Value, last: Var, last_there: Var) -> Value:
-    """Whether a run begins, of values or of nothing."""
+    """Return whether a run of values or of nulls begins."""
     return k.var("differs", there.ne(last_there) | (differing(value, last) & there))

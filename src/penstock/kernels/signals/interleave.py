@@ -1,11 +1,11 @@
-"""From points, lane by lane, to runs in the order of their starts: a merge of all lanes that stays in the cache.
+"""Merge partitions of points into runs ordered by start time, within the cache (a partition is a `lane`).
 
-Sorting the runs and fetching them would touch every lane for each few rows of the result: as many pages as there are
-lanes, several times over. Lanes are in order already, so they are gone through together, a *bucket* of time at a time: each
-lane's next few points are copied side by side, sorted by the time within the bucket, and written.
+Sorting the runs and gathering them would read every partition for each few result rows: one page per partition,
+several times over. Partitions are already sorted, so the kernel merges them a *bucket* of time at a time: it copies the
+next few points of each partition contiguously, sorts them by the time within the bucket, and writes them.
 
-How long a bucket is follows the data: one that would hold too many runs, or too many at nearly the same time, is begun
-again, half as long; one that holds few makes the next longer.
+The bucket length adapts to the data. A bucket with too many runs, or too many at nearly the same time, is restarted at
+half the length. A bucket with few runs makes the next one longer.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from penstock.loop.nodes import BOOL, I64, U8, Buffer, Kernel, Type, Value, Var,
 CAPACITY_BITS = 16
 """Of the number of runs in a bucket: so many that a lane's share of them is read as a stream, though they leave the
 core's own cache. (By 1,000 keys, 2^13 took nearly twice as long.)"""
-LONGEST = 1 << 46  # ticks of a bucket: a time in it shares a word with its place
-PATIENCE = 4  # steps by which a run is moved among those of nearly the same time
+LONGEST = 1 << 46  # ticks of a bucket: a time relative to the bucket shares a word with a position
+PATIENCE = 4  # insertion steps per run among runs of nearly the same time
 NEVER_ENDS = (1 << 63) - 1
 
 
 def part_of_lanes() -> Kernel:
-    """Find each lane's points from `since` on and before `before`; return how many of them have a value."""
+    """Find each partition's points in [since, before); return the number of points with a value."""
     k = KernelBuilder("part_of_lanes")
     lanes, since, before = k.scalar("lanes"), k.scalar("since"), k.scalar("before")
     bounds, times, valid = k.buffer("bounds", I64), k.buffer("times", I64), k.buffer("valid", U8)
@@ -44,7 +44,7 @@ def part_of_lanes() -> Kernel:
 
 
 def _place_of(k: KernelBuilder, times: Buffer, first: Value, last: Value, time: Value) -> Var:
-    """The first place of a time that is not before another."""
+    """Return the first position with a time not before `time`."""
     at, upto = k.var("at", first), k.var("upto", last)
     with k.while_(at < upto):
         middle = k.var("middle", (at + upto) >> 1)
@@ -55,18 +55,18 @@ def _place_of(k: KernelBuilder, times: Buffer, first: Value, last: Value, time: 
 
 
 def interleave(of_points: tuple[Type, ...], of_lanes: tuple[Type, ...], bits: int = CAPACITY_BITS) -> Kernel:
-    """Write start, end and columns of the runs of `part_of_lanes`, from place `first` on. Return 0 where it gave up.
+    """Write start, end and columns of the runs of `part_of_lanes` from position `first` on. Return 0 on failure.
 
-    Columns are of points, or of lanes. It gives up where more runs begin at one time than a bucket holds, or where
-    buckets had to be begun anew more than `patience` times. A lane is followed for a whole bucket at most, so scratch
-    buffers have room for twice as many runs as a bucket, and one that does not count.
+    Columns belong to points or to partitions. The kernel fails if more runs begin at one time than a bucket holds, or
+    if buckets restart more than `patience` times. A partition adds at most one bucket's capacity before the check, so
+    scratch buffers have room for twice the runs of a bucket, plus one dummy.
     """
     return _Interleave(of_points, of_lanes, bits).kernel()
 
 
 @dataclass(frozen=True)
 class _Carried:
-    """A column: where it is read, where it is kept for a bucket, and where it goes."""
+    """A column: its input, its scratch buffer for a bucket, and its output."""
 
     source: Buffer
     kept: Buffer
@@ -111,7 +111,7 @@ class _Interleave:
         return k.build()
 
     def _shorten(self) -> None:
-        """Try half of the bucket; one of a single tick cannot be shorter."""
+        """Halve the bucket; give up if it is a single tick long."""
         k = self.k
         k.set(self.left, select(self.width > 1, self.left - 1, 0))
         k.set(self.width, maximum(self.width >> 1, 1))
@@ -128,7 +128,7 @@ class _Interleave:
     # -- collecting ----------------------------------------------------------------------------------
 
     def _collect(self, hi: Var) -> None:
-        """Copy the points before `hi` that have a value, lane by lane, until there are too many."""
+        """Copy the points before `hi` that have a value, partition by partition, until the bucket is full."""
         k = self.k
         k.set(self.n, 0)
         k.set(self.full, False)
@@ -146,7 +146,7 @@ class _Interleave:
             k.set(lane, lane + 1)
 
     def _keep(self, at: Var, lane: Var, behind: Var) -> None:
-        """Note a point, to be overwritten by the next unless it has a value: that costs no branch."""
+        """Store a point; the next overwrites it unless it has a value. This is branch-free."""
         k, n = self.k, self.n
         following = self.times[minimum(at + 1, self.rows - 1)]
         k.store(self.words, n, ((self.times[at] - self.lo) << self.low) | n)
@@ -160,7 +160,7 @@ class _Interleave:
     # -- sorting and writing -------------------------------------------------------------------------
 
     def _sort(self, hi: Var) -> Value:
-        """Order words by the highest bits of their times, then settle the few that share those, if they are few."""
+        """Sort words by the high bits of their times, then by insertion; return whether the insertion was short enough."""
         k, words = self.k, self.words
         shift, most = k.var("shift", 0), k.var("most", hi - self.lo - 1)
         with k.while_((most >> shift) >= self.slots):

@@ -1,4 +1,4 @@
-"""From points, no two neighbours of which have the same value, to the runs between them."""
+"""The kernel that turns coalesced points (adjacent values differ) into runs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ NEVER_ENDS = (1 << 63) - 1
 
 
 def runs() -> Kernel:
-    """Write the lane, start, end and place of each point that has a value; the last of a lane never ends.
+    """Write the partition, start, end and position of each point with a value; a partition's last run never ends.
 
-    Every point is written, and overwritten by the next unless it counts, so there is room for one more. Returns how
-    many runs there are.
+    Every point is written, and overwritten by the next unless it has a value, so the outputs need room for one more.
+    The kernel returns the number of runs.
     """
     k = KernelBuilder("runs")
     lanes, rows = k.scalar("lanes"), k.scalar("rows")

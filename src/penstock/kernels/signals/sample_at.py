@@ -1,4 +1,4 @@
-"""Find, for every instant of a list, the last point up to it."""
+"""The kernel that samples a signal: for every instant of a list, the last point up to it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from penstock.loop.nodes import I64, Kernel
 
 
 def locate() -> Kernel:
-    """Write, for each instant of each lane, the place of the last point at or before `shift` earlier, or -1."""
+    """Write, for each instant of each partition, the position of the last point at or before instant - `shift`, or -1."""
     k = KernelBuilder("locate")
     lanes, shift = k.scalar("lanes"), k.scalar("shift")
     instants, instant_bounds = k.buffer("instants", I64), k.buffer("instant_bounds", I64)

@@ -1,8 +1,8 @@
-"""Walk from change to change of everything an expression reads (TiLT, section 6.1.3).
+"""The kernel that lists the instants at which an expression's inputs change (TiLT, section 6.1.3).
 
-The loop counter jumps to the next instant at which a point of an access begins, or a sample enters or leaves a
-span; in between nothing can change. At each such instant the walk writes down where it stands: the time, whether it
-is a mark, the point of each access, and the samples of each span as a frame of rows.
+The loop counter jumps to the next instant at which a point of an access begins, or a sample enters or leaves a span.
+Nothing changes in between. For each instant the kernel writes the time, whether it is a mark, the point of each access,
+and the samples of each span as a frame of rows.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from penstock.loop.nodes import I64, U8, Buffer, Kernel, Value, Var, maximum, mi
 
 NEVER_AGAIN = (1 << 63) - 1
 
-# How samples enter and leave: in time, all of them for ever, so many at most, or on a grid.
+# How samples enter and leave: ROLLING by time, EVER all samples, LAST the last n samples, WINDOW and PER on a grid.
 ROLLING, EVER, LAST, WINDOW, PER = "rolling", "ever", "last", "window", "per"
 
 
 @dataclass(frozen=True, slots=True)
 class WalkSpec:
-    """How many accesses there are, and of which kind the spans are."""
+    """The number of accesses, and the kinds of spans."""
 
     accesses: int
     spans: tuple[str, ...]
@@ -29,7 +29,7 @@ class WalkSpec:
 
 @dataclass(frozen=True)
 class _Cursor:
-    """A place in something ordered by time: what comes next, where it ends, and when that is."""
+    """A position in a sorted list of times: the next element, the end, and the instant of the next element."""
 
     times: Buffer
     at: Var
@@ -38,10 +38,10 @@ class _Cursor:
 
 
 def walk(spec: WalkSpec) -> Kernel:
-    """Write the kernel for lanes `lane_lo` … `lane_hi` and the instants from `since` to `before`.
+    """Build the kernel for the partitions `lane_lo` … `lane_hi` and the instants from `since` to `before`.
 
-    With `emit` 0 it only counts. Returns how many instants there are. What happened before `since` is passed over:
-    where a walk stands at an instant depends on times alone, so it can begin anywhere.
+    With `emit` 0 it only counts. It returns the number of instants. Changes before `since` are skipped: the positions
+    at an instant depend only on times, so the loop can begin anywhere.
     """
     return _Walk(spec).build()
 
@@ -180,7 +180,7 @@ class _Walk:
                 k.set(self.grids[place], select(holds, grid + step, NEVER_AGAIN))
 
     def _advance(self, cursor: _Cursor, now: Var, end: Value, when: Callable[[Value], Value]) -> None:
-        """Move past all whose time has come, and find out when the next one's will."""
+        """Advance past all elements due by `now`, and set the instant of the next."""
         k = self.k
         k.set(cursor.when, NEVER_AGAIN)
         going = k.var("going", (cursor.at < end).to(I64))
@@ -223,6 +223,6 @@ class _Walk:
 
 
 def _floor(k: KernelBuilder, time: Value, step: Value) -> Value:
-    """The last multiple of a step up to a time, which may lie before zero."""
+    """Return the last multiple of a step up to a time, which may be negative."""
     rest = k.var("rest", time.rem(step))
     return time - rest - select(rest < 0, step, 0)

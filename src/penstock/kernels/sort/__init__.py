@@ -1,1 +1,1 @@
-"""Kernels that put rows in order: by time, by key, by rank."""
+"""Sort kernels: by time, by key, by rank."""

@@ -1,8 +1,8 @@
-"""Place floats: each row's place in their order, in one kernel, as sliding medians ask for block by block.
+"""The kernel that ranks floats: each row's position in sorted order, for one block of a sliding median.
 
-A word holds the most of a float's key above the row number. Keys are shifted until the largest fills its word, so
-that the highest bits are those that differ. Words are sorted by their highest 32 bits, digit by digit, and the few
-that are alike there are put in order by insertion.
+A word packs the high bits of a float's sort key above the row number. Keys are shifted until the largest fills its
+word, so that the highest bits distinguish them. Words are radix-sorted by their highest 32 bits; insertion sort orders
+the few words that are equal there.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _SHIFTS = tuple(range(32, 64, DIGIT_BITS))
 
 
 def place_floats() -> Kernel:
-    """Write each row's place to `places`, and the values in order. Return 1, or 0 where the order was not found.
+    """Write each row's rank to `places`, and the sorted values. Return 1, or 0 if the sort failed.
 
-    Row numbers take `bits` bits. Insertion is given up after `patience` steps, and keys that are alike but for the
-    bits left out of a word may be found to be out of order.
+    Row numbers take `bits` bits. The sort fails if insertion takes more than `patience` steps, or if keys that differ
+    only in the dropped bits are out of order.
     """
     k = KernelBuilder("place_floats")
     values, rows, bits = k.buffer("values", F64), k.scalar("rows"), k.scalar("bits", U64)
@@ -69,7 +69,7 @@ def _pack(k: KernelBuilder, values: Buffer, words: Buffer, rows: Value, mask: Va
 
 
 def _count(k: KernelBuilder, words: Buffer, rows: Value, counts: Sequence[Buffer]) -> None:
-    """Find where the words of each digit begin, for all digits at once."""
+    """Compute the start of each digit's words, for all digits in one pass."""
     for each in counts:
         with k.for_(0, DIGITS, "d") as d:
             k.store(each, d, 0)
@@ -96,7 +96,7 @@ def _carry(k: KernelBuilder, source: Buffer, target: Buffer, rows: Value, shift:
 
 
 def _placed(k: KernelBuilder, values: Buffer, words: Buffer, rows: Value, mask: Value) -> Value:
-    """Write the places, and the values in order; whether they are out of order."""
+    """Write the ranks and the sorted values; return whether any value is out of order."""
     places, in_order = k.buffer("places", I32), k.buffer("in_order", F64)
     fallen = k.var("fallen", False, BOOL)
     before = k.var("before", const(-(1 << 63), I64))

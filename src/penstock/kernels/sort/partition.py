@@ -1,10 +1,10 @@
-"""Put rows into lanes: a counting sort that keeps the order of rows within a lane.
+"""Partition rows by key (a partition is a `lane`): a stable counting sort.
 
-Two passes over the rows, no comparison: `count_lanes` tells how many rows each lane has, the runtime turns
-that into the places where lanes begin, and `fill_lanes` carries the rows there. Rows are read one after the
-other and written to as many places as there are lanes: their lines stay in the cache, which is what makes
-this several times faster than fetching rows lane by lane. Where lanes are too many for that, `fill_many_lanes`
-puts the rows of a chunk in order of groups of lanes first, so that the lines of one group are written at a time.
+Two passes over the rows, no comparison: `count_lanes` counts the rows of each partition, the runtime turns counts into
+start positions, and `fill_lanes` scatters the rows. Rows are read sequentially and written to one position per
+partition. The written cache lines stay in the cache, so this is several times faster than gathering rows partition by
+partition. If there are too many partitions for that, `fill_many_lanes` first orders the rows of a chunk by groups of
+partitions, so that it writes the cache lines of one group at a time.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from __future__ import annotations
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, Buffer, Kernel, Type, Value, minimum
 
-CHUNK = (
-    1 << 16
-)  # rows that are grouped at a time: with their columns they stay in a core's own cache, or near it
-GROUP_BITS = 7  # lanes of a group: so many lines, of several columns, stay in the nearest cache
+CHUNK = 1 << 16  # rows per chunk: with their columns they stay in a core's private cache, or nearly so
+GROUP_BITS = (
+    7  # log2 of the partitions per group: their cache lines, for several columns, stay in the L1 cache
+)
 
 
 def count_lanes() -> Kernel:
-    """Add the rows `lo … hi` of each lane to `counts`, and note the first of each in `first`."""
+    """Add the number of rows `lo … hi` of each partition to `counts`, and store the first row of each in `first`."""
     k = KernelBuilder("count_lanes")
     lanes, counts, first = k.buffer("lanes", I64), k.buffer("counts", I64), k.buffer("first", I64)
     lo, hi = k.scalar("lo"), k.scalar("hi")
@@ -34,7 +34,7 @@ def count_lanes() -> Kernel:
 
 
 def fill_lanes(columns: tuple[Type, ...]) -> Kernel:
-    """Carry columns of the rows `lo … hi`: `places` tells where each lane's next row goes."""
+    """Scatter the columns of the rows `lo … hi`; `places` holds each partition's next write position."""
     k = KernelBuilder("fill_lanes")
     lanes, places = k.buffer("lanes", I64), k.buffer("places", I64)
     sources = [k.buffer("in", each) for each in columns]
@@ -47,7 +47,7 @@ def fill_lanes(columns: tuple[Type, ...]) -> Kernel:
 
 
 def fill_many_lanes(columns: tuple[Type, ...]) -> Kernel:
-    """Do as `fill_lanes` does, by way of the memory `held`: a chunk's rows by group, `ends` having a place for each group."""
+    """Scatter as `fill_lanes` does, via the buffer `held`, which orders a chunk's rows by group; `ends` has one entry per group."""
     k = KernelBuilder("fill_many_lanes")
     lanes, places = k.buffer("lanes", I64), k.buffer("places", I64)
     sources = [k.buffer("in", each) for each in columns]
@@ -71,7 +71,7 @@ def fill_many_lanes(columns: tuple[Type, ...]) -> Kernel:
 def _carry(
     k: KernelBuilder, places: Buffer, lane: Value, sources: list[Buffer], targets: list[Buffer], row: Value
 ) -> None:
-    """Carry a row to the next place of its lane."""
+    """Copy a row to the next position of its partition."""
     place = k.var("place", places[lane])
     for source, target in zip(sources, targets, strict=True):
         k.store(target, place, source[row])
@@ -81,7 +81,7 @@ def _carry(
 def _begin_groups(
     k: KernelBuilder, lanes: Buffer, begin: Value, end: Value, groups: Value, ends: Buffer
 ) -> None:
-    """Count the rows of each group, and turn that into where each begins."""
+    """Count the rows of each group, and turn counts into start positions."""
     with k.for_(0, groups, "g") as g:
         k.store(ends, g, 0)
     with k.for_(begin, end, "i") as i:

@@ -1,7 +1,7 @@
-"""Sort row numbers by 64-bit keys, digit by digit, the lowest first: equal keys keep their order.
+"""Stable LSD radix sort of row numbers by 64-bit keys.
 
-Keys move along with the row numbers, so that every pass reads from one end to the other. Where both fit one word
-of 64 bits together, they move as one: the key above, the row number below.
+Keys move with the row numbers, so every pass reads sequentially. If both fit into one 64-bit word they move as one,
+with the key above the row number.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def radix_pass() -> Kernel:
 
 
 def sort_words() -> Kernel:
-    """Write row numbers in the order of their keys to `words`. Return 1, or 0 where it was not found.
+    """Write row numbers in key order to `words`. Return 1, or 0 if the sort failed.
 
-    A word is (key - least) without its lowest `drop` bits, above the row number in `bits` bits. The bits of words from
-    `low` to `high` are sorted by, two digits at a time; the few that differ only below are put in order by insertion,
-    which is given up after `patience` steps. Keys that differ in the bits dropped may be found to be out of order.
+    A word is (key - least) without its lowest `drop` bits, above the row number in `bits` bits. The radix sort uses the
+    bits from `low` to `high`, two digits at a time. Insertion sort orders the few words that differ only below; it
+    fails after `patience` steps. The sort also fails if keys that differ only in the dropped bits are out of order.
     """
     k = KernelBuilder("sort_words")
     keys, rows, mask = k.buffer("keys", I64), k.scalar("rows"), k.scalar("mask")
@@ -78,7 +78,7 @@ def _pack(k: KernelBuilder, keys: Buffer, words: Buffer, rows: Value) -> None:
 def _count_digits(
     k: KernelBuilder, words: Buffer, rows: Value, shift: Value, counts: tuple[Buffer, Buffer]
 ) -> None:
-    """Find where each digit's words begin, for two digits at once."""
+    """Compute the start of each digit's words, for two digits in one pass."""
     with k.for_(0, DIGITS, "d") as d:
         for each in counts:
             k.store(each, d, 0)
@@ -112,7 +112,7 @@ def _carry_by_digit(
 
 
 def settled(k: KernelBuilder, words: Buffer, rows: Value, patience: Value) -> Value:
-    """Put words in order that nearly are; whether patience was enough."""
+    """Insertion-sort nearly sorted words; return whether `patience` steps were enough."""
     i, last, left = k.var("i", 1), k.var("last", words[0]), k.var("left", patience)
     with k.while_((i < rows) & (left >= 0)):
         word = k.var("word", words[i])
@@ -130,7 +130,7 @@ def settled(k: KernelBuilder, words: Buffer, rows: Value, patience: Value) -> Va
 
 
 def _unpacked(k: KernelBuilder, words: Buffer, keys: Buffer, rows: Value, mask: Value) -> Value:
-    """Leave the row number in each word; whether keys are out of order."""
+    """Reduce each word to its row number; return whether keys are out of order."""
     fallen, before = k.var("fallen", False, BOOL), k.var("before", keys[words[0] & mask])
     with k.for_(0, rows, "i") as i:
         row = k.var("row", words[i] & mask)

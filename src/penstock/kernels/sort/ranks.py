@@ -1,4 +1,4 @@
-"""Ranks from a sort: equal keys share one, and the smallest has 0."""
+"""Kernels that assign dense ranks after a sort: equal keys share a rank, and the smallest has rank 0."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _NAN_BITS = 0x7FF8000000000000
 
 
 def float_words() -> Kernel:
-    """Write whole numbers in the order of floats: NaN one value and the largest, -0.0 equal to 0.0.
+    """Write integers that order like the floats: all NaNs are one value and the largest, -0.0 equals 0.0.
 
-    The bits of floats are in order as they are, but for those below zero, whose order is turned.
+    The bit patterns of non-negative floats are ordered already; those of negative floats are in reverse order.
     """
     k = KernelBuilder("float_words")
     values, words, rows = k.buffer("values", F64), k.buffer("words", I64), k.scalar("rows")
@@ -23,14 +23,14 @@ def float_words() -> Kernel:
 
 
 def float_word(k: KernelBuilder, value: Value) -> Value:
-    """The whole number that stands for a float."""
+    """Return the order-preserving integer of a float."""
     value = k.var("value", value + 0.0)
     bits = k.var("bits", select(is_nan(value), const(_NAN_BITS, I64), Bitcast(value, I64)))
     return bits ^ ((bits >> 63) & ((1 << 63) - 1))
 
 
 def assign_ranks() -> Kernel:
-    """Give each row the rank of its key, and each rank the first row that has it; return how many ranks there are."""
+    """Write the rank of each row's key, and the first row of each rank; return the number of ranks."""
     k = KernelBuilder("assign_ranks")
     keys, order = k.buffer("keys", I64), k.buffer("sorted_order", I64)
     ranks, first, rows = k.buffer("ranks", I64), k.buffer("first", I64), k.scalar("rows")

@@ -1,1 +1,1 @@
-"""Sliding-window aggregation over frames of rows, one algorithm a file. `slide.py` is what each is given; read `plain.py` first."""
+"""Sliding-window aggregation over frames of rows, one algorithm per file. `slide.py` is their interface; read `plain.py` first."""

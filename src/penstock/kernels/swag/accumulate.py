@@ -1,9 +1,8 @@
-"""Add a run of rows to states, in the order of rows and in a form that compilers vectorise.
+"""Add a range of rows to states, in row order and in a form that compilers vectorise.
 
-Integers may be added in any order, so a plain loop is vectorised as it stands. Floats may not: compilers keep
-the order in which a program adds them. So floats are added in LANES lanes, row r to lane r mod LANES, which
-fixes the order for every machine and is what vector units do. Within a chunk of rows a monoid's cheaper state
-is exact enough, where it has one.
+Integers may be added in any order, so compilers vectorise a plain loop. Compilers preserve the order of float
+additions. So floats are added in LANES SIMD lanes, row r to lane r mod LANES: the order is then the same on every
+machine, and it suits vector units. Within a chunk of rows a monoid's cheaper `in_chunk` state, if any, is exact enough.
 """
 
 from __future__ import annotations
@@ -15,23 +14,25 @@ from penstock.kernels.swag.slide import Aggregation, States
 from penstock.loop.abi import LANES
 from penstock.loop.nodes import I64, Operand, Value, const, minimum
 
-Streams = Sequence[tuple[States, Value]]  # states, and the first of the rows that enter them
+Streams = Sequence[tuple[States, Value]]  # states, and the first row to add to them
 
 _LANE_BITS = 3
-LONGEST_CHAIN = 8192  # plain additions of floats, one after another: off by at most 1e-12 of what is added
+LONGEST_CHAIN = (
+    8192  # dependent plain additions of floats: the error is at most 1e-12 of the summed magnitude
+)
 _CHUNK = 8192  # rows
 _MORE_LANES, _WORTH_MORE = (
     2 * LANES,
     128,
-)  # where so many rows are added, so many lanes hide what an addition takes
+)  # from 128 rows on, twice the lanes hide the latency of additions
 _MOST_MONOIDS = 4
-_WORTH_LANES = 2 * LANES  # rows: below this, setting up and joining lanes costs more than they save
-# Above this, writing states out once for each lane costs more to compile than it saves.
+_WORTH_LANES = 2 * LANES  # rows: below this, initialising and merging lanes costs more than they save
+# Above this, unrolling states per lane costs more compile time than it saves.
 _MOST_STATES = 8
 
 
 def fold_rows(part: Aggregation, states: States, start: Value, count: Value) -> None:
-    """Add the rows [start, start + count), many of them as a rule."""
+    """Add the rows [start, start + count), typically many."""
     k = part.k
     done = k.var("done", 0)
     if _in_lanes(part.monoids):
@@ -44,13 +45,13 @@ def fold_rows(part: Aggregation, states: States, start: Value, count: Value) -> 
 
 
 def fold_known(part: Aggregation, states: States, start: Value, count: int) -> None:
-    """Add a number of rows known when the kernel is written."""
+    """Add a number of rows known at build time."""
     many = _MORE_LANES if count >= _WORTH_MORE and light(part.monoids) else LANES
     fold_streams(part, [(states, start)], count, many)
 
 
 def fold_streams(part: Aggregation, streams: Streams, count: int, many: int = LANES) -> None:
-    """Add as many rows to each of several states, in turns. The lanes of each are as `many`, however many streams there are."""
+    """Add `count` rows to each stream's states, interleaved. Each stream has `many` lanes, however many streams there are."""
     k, done = part.k, 0
     if _in_lanes(part.monoids):
         with k.for_(0, count // _CHUNK, "chunk") as chunk:
@@ -76,17 +77,17 @@ def _in_lanes(monoids: Sequence[Monoid]) -> bool:
 
 
 def has_floats(monoids: Sequence[Monoid]) -> bool:
-    """Whether the order in which states are joined shows in the last bits."""
+    """Return whether a state is a float, so that the order of merges affects the last bits."""
     return any(state.type.is_float for monoid in monoids for state in monoid.states)
 
 
 def light(monoids: Sequence[Monoid]) -> bool:
-    """Whether states are so small that writing them out for every lane pays."""
+    """Return whether states are small enough to unroll for every lane."""
     return len(monoids) <= _MOST_MONOIDS and all(len(monoid.states) == 1 for monoid in monoids)
 
 
 def _lanes(part: Aggregation, streams: Streams, groups: Operand, rest: int = 0, many: int = LANES) -> None:
-    """Add `groups` times `many` rows and the `rest` after them, to each stream's states."""
+    """Add `groups * many` rows and then `rest` more to each stream's states."""
     k = part.k
     lighter = part.of([monoid.in_chunk or monoid for monoid in part.monoids])
     several = [[lighter.identities("lane") for _ in range(many)] for _ in streams]
@@ -104,7 +105,7 @@ def _step_lanes(part: Aggregation, lanes: Sequence[States], row: Value) -> None:
 
 
 def _joined(part: Aggregation, lighter: Aggregation, states: States, lanes: Sequence[States]) -> None:
-    """Join lanes, and states with what comes of it."""
+    """Merge the lanes, and add their total to the states."""
     (total,) = _halved(lighter, _written(lighter, lanes))
     for monoid, several, added in zip(part.monoids, states, total, strict=True):
         join = monoid.step if monoid.in_chunk else monoid.merge
@@ -112,10 +113,10 @@ def _joined(part: Aggregation, lighter: Aggregation, states: States, lanes: Sequ
 
 
 def _written(part: Aggregation, lanes: Sequence[States]) -> Sequence[States]:
-    """Write lanes side by side and read them again.
+    """Store the lanes contiguously and load them again.
 
-    What is stored side by side compilers make vectors of, as wide as there are. Joined at once, lanes would be
-    vectors of two, since two is what the last join takes.
+    Compilers turn contiguous stores into vectors of full width. Merged directly, lanes would become vectors of two,
+    the width of the last merge.
     """
     memory = part.local("lanes", len(lanes))
     for place, lane in enumerate(lanes):
@@ -124,7 +125,7 @@ def _written(part: Aggregation, lanes: Sequence[States]) -> Sequence[States]:
 
 
 def _halved(part: Aggregation, lanes: Sequence[States]) -> Sequence[States]:
-    """Join the first half of the lanes with the second until one is left: a short way, and a vector's."""
+    """Merge the first half of the lanes with the second until one is left: logarithmic depth, and vectorisable."""
     while len(lanes) > 1:
         half = len(lanes) // 2
         lanes = [part.merged(a, b) for a, b in zip(lanes[:half], lanes[half:], strict=True)]

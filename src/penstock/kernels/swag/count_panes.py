@@ -1,4 +1,4 @@
-"""Panes of count windows: reduced alone, or several at once from places far apart, chunk by chunk."""
+"""Pane reduction for count windows: one pane at a time, or several interleaved streams of distant panes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from penstock.kernels.swag.slide import CountSlide, States
 from penstock.loop.abi import LANES
 from penstock.loop.nodes import I64, Const, Value, const
 
-STREAMS = 4  # panes that are read at once, if they are long
-Pieces = Sequence[tuple[int, int]]  # of a pane: after how many rows, and how many
+STREAMS = 4  # long panes read concurrently
+Pieces = Sequence[tuple[int, int]]  # (offset, rows) within a pane
 Use = Callable[[Value, Sequence[States]], None]
 
 
 def reduced(slide: CountSlide, start: Value, count: int) -> States:
-    """Reduce rows to new states."""
+    """Return new states that aggregate `count` rows."""
     states = slide.identities("reduced")
     fold_known(slide, states, slide.k.var("start", start), count)
     return states
 
 
 def each_reduced(slide: CountSlide, first: Value, count: Value, pieces: Pieces, use: Use) -> None:
-    """Reduce pieces of each pane, of several panes at once that lie far apart; then of the few panes left."""
+    """Reduce the pieces of every pane: interleaved streams of distant panes first, then the remaining panes."""
     k, streams = slide.k, _streams(slide)
     each = k.var("each", count.div(streams))
     with k.for_(0, each, "i", scalar=True) as i:
@@ -46,7 +46,7 @@ def _alone(slide: CountSlide, pane: Value, pieces: Pieces) -> Sequence[States]:
 
 
 def _side_by_side(slide: CountSlide, panes: Sequence[Value], pieces: Pieces) -> Sequence[Sequence[States]]:
-    """Reduce each piece of all panes, in turns, in an order that is the same for one pane as for several."""
+    """Reduce each piece of all panes interleaved. The reduction order of a pane is independent of their number."""
     return [_streamed(slide, panes, offset, rows) for offset, rows in pieces]
 
 
@@ -58,13 +58,13 @@ def _streamed(slide: CountSlide, panes: Sequence[Value], offset: int, rows: int)
 
 
 def _streams(slide: CountSlide) -> int:
-    """How many panes are read at once: processors read several streams faster than one, if they wait for memory."""
+    """Return the number of panes to read concurrently: several streams hide memory latency."""
     rows = min(slide.size, slide.every)
     return STREAMS if rows >= LONG_PANE and light(slide.monoids) else 1
 
 
 class PaneChunk:
-    """The panes of a chunk of frames, and the heads of those after them, each one place on."""
+    """The panes of a chunk of frames, and the heads of the panes that follow, stored one position later."""
 
     def __init__(self, slide: CountSlide, frames: int) -> None:
         self.slide, self.frames, k = slide, frames, slide.k
@@ -79,7 +79,7 @@ class PaneChunk:
             slide.store(self.heads, 0, self._rows(last, 0, self.rest))
 
     def _pane(self, pane: Value) -> States:
-        """Reduce a pane as those that enter are, its head and what comes after."""
+        """Reduce a pane in the order used for entering panes: its head, then the rest."""
         if not self.rest:
             return self._rows(pane, 0, self.slide.every)
         head = self._rows(pane, 0, self.rest)
@@ -92,13 +92,13 @@ class PaneChunk:
         return reduced(slide, pane * slide.every + offset, rows)
 
     def filled(self, first: Value, count: Value) -> CountSlide:
-        """Reduce `count` panes, those that enter frame by frame, and move over all as over rows."""
+        """Reduce the `count` entering panes; return a row-wise slide over all panes of the chunk."""
         self._enter_far_apart(first, count) if self.streams else self._enter(first, count)
         over = self.slide.over(self.whole, self.many, lambda i, states: self._frame(first, i, states))
         return replace(over, begin=const(0, I64), end=count)
 
     def _enter_far_apart(self, first: Value, count: Value) -> None:
-        """Reduce what comes after the heads of panes, and the heads of the next; then join them."""
+        """Reduce panes without their heads, and the heads of the following panes; then merge both."""
         k, slide, every = self.slide.k, self.slide, self.slide.every
         pieces = [(self.rest, every - self.rest), *([(every, self.rest)] if self.rest else [])]
         entering = k.var("entering", first + (self.many - 1))
@@ -110,7 +110,7 @@ class PaneChunk:
 
         if isinstance(count, Const):
             each_reduced(slide, entering, count, pieces, keep)
-        else:  # the last chunk: so few panes are not worth what streams cost to compile
+        else:  # the last chunk: too few panes to pay for compiling streams
             _one_by_one(slide, entering, k.var("end", entering + count), pieces, keep)
         if self.rest:
             self._join_heads(count)
@@ -124,7 +124,7 @@ class PaneChunk:
 
     def _enter(self, first: Value, count: Value) -> None:
         k, slide, many = self.slide.k, self.slide, self.many
-        made = few_rows if slide.every <= LANES else reduced  # short panes make vectors side by side
+        made = few_rows if slide.every <= LANES else reduced  # short panes vectorise across panes
         with k.for_(0, count, "i", scalar=slide.every > LANES) as i:
             row = k.var("row", (first + i + (many - 1)) * slide.every + self.rest)
             states = made(slide, row, slide.every - self.rest)
@@ -139,7 +139,7 @@ class PaneChunk:
         slide.emit(slide.k.var("f", first + i), whole)
 
     def hand_on(self) -> None:
-        """Put what the next chunk begins with where it looks for it."""
+        """Move the panes and the head that the next chunk shares to the front."""
         k, slide = self.slide.k, self.slide
         with k.for_(0, self.many - 1, "p") as p:
             slide.store(self.whole, p, slide.load(self.whole, p + self.frames))

@@ -2,17 +2,17 @@
 
     running      monoids that can `remove`: one running state
     two_passes   any monoid: two stacks, backwards over `size` rows for the suffixes, then forwards over as many
-    short_rows   small frames of light monoids: every frame from its own rows, many frames at a time
-    lanes        large frames of light monoids: two stacks over panes, for several neighbouring frames at a time
+    short_rows   small frames of light monoids: every frame from its rows, many frames per vector
+    lanes        large frames of light monoids: two stacks over panes, several neighbouring frames per vector
 
-A running minimum is a chain of comparisons, which compilers turn into branches that adversarial data defeats.
-The last two forms have no chain from row to row. The *run* of a row is the aggregate of it and the few rows after
-it, as many as a vector has lanes; all runs are independent of each other. A frame's rows are the runs 0, 1, 2, …
-widths after its start, and the rows after those, its *tail*. So frames that start a width apart share runs,
-and neighbouring frames are as many independent chains: what a vector holds.
+A running minimum is a chain of comparisons. Compilers turn it into branches, which adversarial data mispredicts.
+The last two forms have no dependency from row to row. The *run* of a row aggregates as many consecutive rows, from
+that row on, as a vector has lanes. Runs are independent. A frame consists of the runs at 0, 1, 2, … widths after its
+start, and of the remaining rows, its *tail*. Frames that start a width apart share runs. Neighbouring frames are
+independent chains, one per vector lane.
 
-Loops over a chunk of frames are written twice: with a length that is known and suits vectors, and for the last
-frames, which end where the rows do.
+Loops over a chunk of frames are emitted twice: with a constant length that suits vectors, and for the last frames,
+which end with the rows.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from penstock.kernels.swag.accumulate import fold_known, has_floats
 from penstock.kernels.swag.slide import Aggregation, CountSlide, Memory, Scratch, States, scratch
 from penstock.loop.nodes import I32, I64, Value, const, minimum
 
-CHUNK = 512  # frames of a chunk of short ones: their runs stay in the cache
-VECTORS = 32  # loops of a multiple of this many turns leave no rest to do one by one
-LONG_PANE = 16  # rows: so many are read faster in several streams than in one, see docs/decisions/0078
+CHUNK = 512  # short frames per chunk: their runs stay in the cache
+VECTORS = 32  # loops with a multiple of this trip count have no scalar remainder
+LONG_PANE = 16  # rows from which several streams are faster than one, see docs/decisions/0078
 _NARROWEST, _WIDEST = 4, 8  # groups of a pane
-STRETCH = 2048  # panes, a power of two: long enough to cost nothing, short enough for sums of floats
-_CACHE = 1 << 18  # bytes that stay near
+STRETCH = 2048  # panes, a power of two: long enough for negligible cost, short enough for the accuracy of float sums
+_CACHE = 1 << 18  # bytes assumed to stay in the cache
 Group = Sequence[States]
 
 
 def width_of(monoids: Sequence[Monoid]) -> int:
-    """How many states are as wide as a vector, at the least."""
+    """Return the number of vector lanes: 4 if a state is wider than 32 bits, else 8."""
     return 4 if any(state.type.bits > 32 for monoid in monoids for state in monoid.states) else 8
 
 
 def few_runs(slide: CountSlide, size: int) -> bool:
-    """Whether frames have so few runs that joining them costs no more than stacks do, `size` being their rows or panes."""
+    """Return whether merging the runs of a frame of `size` rows or panes costs no more than two stacks."""
     square = width_of(slide.monoids) ** 2
-    # Measured. Panes take work of their own; those that wait for memory leave time to join more.
+    # Measured. Pane reduction adds work; memory-bound panes leave time for more merges.
     most = 5 * square // 4 if slide.every == 1 else 2 * square if slide.every < LONG_PANE else 4 * square
     return size <= most
 
 
 def running(slide: CountSlide) -> tuple[Scratch, ...]:
-    """Write the loop over frames that let one row in and one out."""
+    """Emit the loop that adds one row and removes one per frame."""
     k = slide.k
     states = slide.identities("state")
     fold_known(slide, states, slide.begin, slide.size - 1)
@@ -59,7 +59,7 @@ def running(slide: CountSlide) -> tuple[Scratch, ...]:
 
 
 def two_passes(slide: CountSlide) -> tuple[Scratch, ...]:
-    """Write the loop over blocks of `size` frames: suffixes of the block's rows, then the rows after it."""
+    """Emit the loop over blocks of `size` frames: suffixes of the block's rows, then the rows after it."""
     k, size = slide.k, slide.size
     suffix = slide.memory("suffix")
     block = k.var("block", slide.begin)
@@ -75,7 +75,7 @@ def two_passes(slide: CountSlide) -> tuple[Scratch, ...]:
 
 
 def _suffixes(slide: CountSlide, suffix: Memory, block: Value) -> None:
-    """Write the aggregates of a block's rows, from each of them to the last."""
+    """Store the suffix aggregates of a block's rows."""
     k, last = slide.k, slide.size - 1
     front = slide.identities("front")
     with k.for_(0, slide.size, "distance") as distance:
@@ -84,7 +84,7 @@ def _suffixes(slide: CountSlide, suffix: Memory, block: Value) -> None:
 
 
 def short_rows(slide: CountSlide) -> tuple[Scratch, ...]:
-    """Write the loop over frames that are made of a few runs and a tail."""
+    """Emit the loop that merges each frame from a few runs and a tail."""
     k, runs = slide.k, Runs(slide, slide.size)
     first = k.var("first", slide.begin)
     with k.while_(slide.end - first >= CHUNK + VECTORS):
@@ -98,7 +98,7 @@ def short_rows(slide: CountSlide) -> tuple[Scratch, ...]:
 
 
 class Runs:
-    """The runs of a chunk of frames that have few of them. The last starts `beyond` rows after the last frame."""
+    """The runs of a chunk of short frames. The last run starts `beyond` rows after the start of the last frame."""
 
     def __init__(self, part: Aggregation, size: int) -> None:
         self.width = width_of(part.monoids)
@@ -108,7 +108,7 @@ class Runs:
         self.memory = part.local("runs", self.length)
 
     def emit(self, slide: CountSlide, first: Value, count: Value, made: Value) -> None:
-        """Make runs, then emit `count` frames."""
+        """Compute `made` runs, then emit `count` frames."""
         k = slide.k
         if self.many:
             _runs(slide, self.memory, first, const(0, I64), made)
@@ -119,7 +119,7 @@ class Runs:
 
 
 def lanes(slide: CountSlide) -> tuple[Scratch, ...]:
-    """Write the loop over frames taken a width at a time, as far as they go; the last few from their own rows."""
+    """Emit the loop over groups of `width` frames; reduce the remaining frames row by row."""
     k, chunks = slide.k, Blocks(slide)
     block = k.var("block", slide.begin)
     with k.if_(slide.end - block >= chunks.width), k.for_(0, chunks.panes, "p") as p:
@@ -136,20 +136,20 @@ def lanes(slide: CountSlide) -> tuple[Scratch, ...]:
 
 
 class Blocks:
-    """Two stacks over panes of several frames side by side, and within the first and last pane, over runs.
+    """Two stacks for several neighbouring frames at once: over panes, and over runs in the first and last pane.
 
-    A group is as many states as a vector has lanes, those of neighbouring frames. A pane is some groups of
-    runs, of `rows` rows; frames are `panes` of them, `over` runs more, and a tail. The memory for a frame is
-    one group a pane, in `whole`: pane by pane, each joined with all after it when a block begins, one place on: what
-    is chosen between a place and something else had better not be stored there, lest compilers store it only where it
-    is something else, which takes far longer. A block is
-    as many frames as the panes have rows, and a chunk the frames that start in one pane. A chunk's own pane
-    is joined run by run in `suffix`, what comes after the block in `prefix`, from the runs in `runs`. Runs
-    of a pane are asked for twice, when it enters and when it is left: `kept` holds them as long as they stay in
-    the cache.
+    A group is one state per vector lane, for neighbouring frames. A pane is `groups` groups of runs, `rows` rows in
+    all. A frame is `panes` panes, `over` further runs and a tail. A block is `panes * rows` frames. A chunk is the
+    frames that start in one pane.
 
-    Floats lose with every addition, so none is added to what came of too many: within a pane to the panes
-    before it (`_Before`), and among panes stretch by stretch. See `longest_chain`.
+    `whole` holds one group per pane. At the start of a block each pane is merged with all later panes. The result is
+    stored one position later: storing a select back to the position it was loaded from makes compilers emit a
+    conditional store, which is far slower. `suffix` holds the suffixes of the runs of a chunk's first pane. `prefix`
+    holds the prefixes of the runs after the block, which are in `runs`. The runs of a pane are needed twice, when it
+    enters and when it leaves: `kept` caches them if they fit into the cache.
+
+    Every float addition loses precision, so chains of additions are bounded: the runs of a pane are added to the total
+    of the panes before it (`_Before`), and panes are added stretch by stretch. See `longest_chain`.
     """
 
     def __init__(self, slide: CountSlide) -> None:
@@ -167,13 +167,13 @@ class Blocks:
 
     @property
     def _keeps(self) -> bool:
-        """Wide states that have left the cache are made again: reading rows costs no more than reading them."""
+        """Return whether runs are cached. Wide states outside the cache are recomputed: rows cost no more to read."""
         bits = [state.type.bits for monoid in self.slide.monoids for state in monoid.states]
         return max(bits) <= I32.bits or self.slide.size * sum(bits) <= 8 * _CACHE
 
     @property
     def needs(self) -> tuple[Scratch, ...]:
-        """The memory of panes, and of runs that are kept."""
+        """The scratch memory of panes and of cached runs."""
         whole = scratch(self.whole, self.width * (self.panes + 2))
         return (*whole, *scratch(self.kept, self.panes * self.rows))
 
@@ -204,7 +204,7 @@ class Blocks:
             k.set(place, place + 1)
 
     def _chunk(self, first: Value, place: Value) -> None:
-        """Emit a whole chunk; the pane that enters meanwhile follows it, and belongs to the next block."""
+        """Emit a whole chunk, and store the pane that enters for the next block."""
         self._enter(first, const(self.rows + self.width * self.over, I64))
         pane = _Pane(self, place)
         with self.slide.k.for_(0, self.groups, "g", scalar=True) as g:
@@ -215,7 +215,7 @@ class Blocks:
         self._emit(first, const(self.rows, I64))
 
     def _last_chunk(self, first: Value) -> None:
-        """Emit what is left, a whole number of groups, and read no row beyond: the last run is not made."""
+        """Emit the remaining whole groups without reading rows past the end: the last run is not computed."""
         k = self.slide.k
         groups = k.var("groups", minimum((self.slide.end - first).div(self.width), self.groups))
         self._enter(first, (groups + (self.over - 1)) * self.width)
@@ -225,19 +225,19 @@ class Blocks:
         self._emit(first, groups * self.width)
 
     def _enter(self, first: Value, made: Value) -> None:
-        """Make the runs of the rows after the block that frames of a chunk reach."""
+        """Compute the runs after the block that a chunk's frames reach."""
         entering = self.slide.k.var("entering", first + self.panes * self.rows)
         _runs(self.slide, self.runs, entering, const(0, I64), made)
 
     def _follow(self, group: Value) -> Group:
-        """Join a group of runs after the block with all before it, which is what its frames ask for."""
+        """Store the prefix before a group of runs after the block, then add the group to it."""
         entering = self.load(self.runs, group * self.width)
         self.store(self.prefix, group * self.width, self.older)
         self.advance(self.older, entering)
         return entering
 
     def _front(self, first: Value, place: Value) -> None:
-        """Join the runs of the chunk's own pane with all after them in the block."""
+        """Merge each run of the chunk's first pane with everything after it in the block."""
         k = self.slide.k
         kept = k.var("kept", place * self.rows)
         if not self.kept:
@@ -260,7 +260,7 @@ class Blocks:
             slide.emit(frame, _joined(slide, parts))
 
     def _join_panes(self) -> None:
-        """Join each pane with all after it: those of its stretch, and the stretches after that."""
+        """Merge each pane with all later panes: first those of its stretch, then the later stretches."""
         k = self.slide.k
         end, later, newer = k.var("end", self.panes), self.none(), self.none()
         with k.while_(end > 0):
@@ -294,29 +294,29 @@ class Blocks:
         return [self.slide.merged(a, b) for a, b in zip(older, newer, strict=True)]
 
     def precede(self, older: Group, newer: Group) -> None:
-        """Join a group with the one before, in its place."""
+        """Merge `older` into `newer`, in place."""
         for a, b in zip(older, newer, strict=True):
             self.slide.assign(b, self.slide.merged(a, b))
 
     def advance(self, older: Group, newer: Group) -> None:
-        """Join a group with the next, in its place."""
+        """Merge `newer` into `older`, in place."""
         for a, b in zip(older, newer, strict=True):
             self.slide.assign(a, self.slide.merged(a, b))
 
 
 class _Before:
-    """The panes after a block that a chunk comes after: whole stretches of them, and those of the last stretch."""
+    """The total of the panes between a block and a chunk's entering rows: whole stretches, and the last stretch."""
 
     def __init__(self, blocks: Blocks) -> None:
         self.blocks, self.whole, self.last = blocks, blocks.none(), blocks.none()
 
     def start(self) -> None:
-        """There are none."""
+        """Reset both totals."""
         self.blocks.forget(self.whole)
         self.blocks.forget(self.last)
 
     def add(self, place: Value, pane: Group) -> None:
-        """Go on to the next pane, whose runs are added to the few sums that this one was."""
+        """Add a pane, and restart the prefix of runs from the total of panes."""
         blocks, k = self.blocks, self.blocks.slide.k
         blocks.advance(self.last, pane)
         with k.if_(((place + 1) & (STRETCH - 1)).eq(0)):
@@ -327,7 +327,7 @@ class _Before:
 
 
 class _Pane:
-    """A pane that is joined group by group, its runs kept where there is memory for them."""
+    """A pane that is aggregated group by group; its runs are cached if `Blocks.kept` exists."""
 
     def __init__(self, blocks: Blocks, place: Value) -> None:
         k = blocks.slide.k
@@ -342,31 +342,31 @@ class _Pane:
         blocks.advance(self.total, entering)
 
     def keep(self) -> None:
-        """Remember what the pane comes to."""
+        """Store the pane's total."""
         self.blocks.store(self.blocks.whole, self.place * self.blocks.width, self.total)
 
 
 def longest_chain(slide: CountSlide) -> int:
-    """How many joins, one after another, may have led to a frame's result by `lanes`: stretches, panes, groups, rows."""
+    """Bound the chain of dependent merges behind a frame's result by `lanes`: stretches, panes, groups, rows."""
     width = width_of(slide.monoids)
     panes = slide.size // width // _NARROWEST
     return panes // STRETCH + min(panes, STRETCH) + _WIDEST + 2 * width
 
 
 def _pane_width(groups: int) -> int:
-    """Choose how many groups make a pane: of some widths, the widest that leaves the fewest over."""
+    """Choose the groups per pane: the width with the smallest remainder, and the widest of those."""
     widths = range(min(_NARROWEST, groups), min(_WIDEST, groups) + 1)
     return min(widths, key=lambda width: (groups % width, -width))
 
 
 def _runs(slide: CountSlide, memory: Memory, first: Value, start: Value, stop: Value) -> None:
-    """Write the runs of the rows from `first` + `start` on to [start, stop)."""
+    """Store the runs of the rows `first + start` … `first + stop` at [start, stop)."""
     with slide.k.for_(start, stop, "i") as i:
         slide.store(memory, i, few_rows(slide, first + i, width_of(slide.monoids)))
 
 
 def few_rows(slide: CountSlide, start: Value, count: int) -> States:
-    """Reduce a few rows without a loop."""
+    """Reduce a few rows, unrolled."""
     row = slide.k.var("row", start)
     states = slide.alone(row)
     for each in range(1, count):

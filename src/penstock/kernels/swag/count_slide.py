@@ -1,19 +1,19 @@
 """Count windows over rows without keys: frame f is the `size` rows from f * `every` on.
 
-Frames being arithmetic, nothing is searched and every loop's length is known when the kernel is written.
+Frame bounds are arithmetic, so the kernels search nothing, and every loop length is known at build time.
 
-    apart           frames do not overlap: each from its own rows
+    apart           frames do not overlap: each is reduced from its rows
     count_rows.py   frames move row by row
     running_panes   monoids that can `take`: one running state over panes
-    short_panes     few panes a frame, light monoids: every frame from its panes, many frames at a time
-    long_panes      many panes of few rows, light monoids: panes are moved over as rows are by `lanes`
+    short_panes     few panes per frame, light monoids: every frame from its panes, many frames per vector
+    long_panes      many panes of few rows, light monoids: `lanes` of `count_rows.py`, over panes instead of rows
     panes           any monoid: two stacks over panes
 
-Panes are `every` rows each, and each row is reduced once. A size that `every` does not divide ends within a
-pane: such a frame is `size // every` panes and the *head* of the next, its first `size % every` rows.
+A pane has `every` rows. Each row is reduced once. If `every` does not divide `size`, a frame ends within a pane: it
+consists of `size // every` panes and the *head* of the next pane, its first `size % every` rows.
 
-Cost: at most two steps a row and three merges a frame, whatever the size. Memory: a state for each pane of a
-frame, or each row where `every` is 1.
+Cost: at most two steps per row and three merges per frame, independent of the size. Memory: one state per pane of a
+frame, or per row if `every` is 1.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from penstock.kernels.swag.slide import CountSlide, Scratch, States, scratch
 from penstock.loop.abi import LANES
 from penstock.loop.nodes import I64, Value, Var, const, minimum, select
 
-# Panes of so few rows cost as much as what is done with them, and so many of a frame stay in the cache.
+# Reducing a pane of up to _SHORTEST rows costs as much as merging it; up to _MOST_PANES panes stay in the cache.
 _SHORTEST, _MOST_PANES = 4, 2048
 
 
 def count_slide(slide: CountSlide) -> tuple[Scratch, ...]:
-    """Write the loop over frames in the form that suits size, slide and monoids."""
+    """Emit the loop over frames in the form that suits the size, the slide and the monoids."""
     k = slide.k
     with k.if_(slide.begin < slide.end):
         if not any(monoid.hasty for monoid in slide.monoids):
@@ -63,9 +63,9 @@ def _written(slide: CountSlide) -> tuple[Scratch, ...]:
 
 
 def hastened(slide: CountSlide, doubt: Var) -> CountSlide:
-    """Aggregate by the monoids that may be wrong, and remember whether one was; then all frames are given again.
+    """Aggregate by the hasty monoids, and set `doubt` if a result may be wrong; the caller then recomputes all frames.
 
-    What is remembered is as wide as a number, so that vectors of it and of numbers go together.
+    `doubt` is a 64-bit mask, as wide as the values, so that the loop vectorises.
     """
     several = [monoid.hasty for monoid in slide.monoids]
 
@@ -82,7 +82,7 @@ def hastened(slide: CountSlide, doubt: Var) -> CountSlide:
 
 
 def lightened(slide: CountSlide) -> CountSlide:
-    """Aggregate by the cheaper monoids that are exact enough within a chunk of rows, where a frame is no more."""
+    """Use the cheaper `in_chunk` monoids if no chain of additions in a frame exceeds `LONGEST_CHAIN`."""
     lighter = [monoid.in_chunk or monoid for monoid in slide.monoids]
     if lighter == list(slide.monoids) or _chain(slide, lighter) > LONGEST_CHAIN:
         return slide
@@ -91,14 +91,14 @@ def lightened(slide: CountSlide) -> CountSlide:
 
 
 def _chain(slide: CountSlide, monoids: Sequence[Monoid]) -> int:
-    """How many additions, one after another, may have led to a frame's result."""
+    """Bound the chain of dependent additions behind a frame's result."""
     if slide.every > 1:
         return slide.every // LANES + slide.size // slide.every
     return longest_chain(replace(slide, monoids=monoids)) if light(monoids) else slide.size
 
 
 def form_of(slide: CountSlide) -> Callable[[CountSlide], tuple[Scratch, ...]]:
-    """Choose the form."""
+    """Choose the loop's form."""
     if slide.every >= slide.size:
         return apart
     if slide.every == 1:
@@ -123,7 +123,7 @@ def _row_by_row(slide: CountSlide) -> Callable[[CountSlide], tuple[Scratch, ...]
 
 
 def apart(slide: CountSlide) -> tuple[Scratch, ...]:
-    """Write the loop over frames that share no rows."""
+    """Emit the loop over frames that share no rows."""
     count = slide.k.var("count", slide.end - slide.begin)
     emit = lambda f, parts: slide.emit(f, parts[0])  # noqa: E731 - a closure of one line
     each_reduced(slide, slide.begin, count, [(0, slide.size)], emit)
@@ -131,7 +131,7 @@ def apart(slide: CountSlide) -> tuple[Scratch, ...]:
 
 
 def running_panes(slide: CountSlide) -> tuple[Scratch, ...]:
-    """Write the loop over frames that let one pane in and one out; panes wait in a ring."""
+    """Emit the loop that adds one pane and subtracts one per frame; a ring buffer holds the panes."""
     k, ring = slide.k, _Panes(slide)
     total = slide.identities("total")
     with k.for_(0, ring.many - 1, "p") as p:
@@ -148,7 +148,7 @@ def running_panes(slide: CountSlide) -> tuple[Scratch, ...]:
 
 
 def short_panes(slide: CountSlide) -> tuple[Scratch, ...]:
-    """Write the loop over chunks of frames: reduce the panes that enter, then join the few panes of each frame."""
+    """Emit the loop over chunks of frames: reduce the entering panes, then merge the few panes of each frame."""
     k = slide.k
     chunk = PaneChunk(slide, CHUNK)
     runs = Runs(slide, chunk.many)
@@ -164,10 +164,10 @@ def short_panes(slide: CountSlide) -> tuple[Scratch, ...]:
 
 
 def long_panes(slide: CountSlide) -> tuple[Scratch, ...]:
-    """Write the loop over blocks of frames: reduce the panes that enter, then move over panes as `lanes` does over rows.
+    """Emit the loop over blocks of frames: reduce the entering panes, then slide over panes as `lanes` does over rows.
 
-    Only panes that enter lie in memory, from place 0 on: `blocks` counts its rows from where they are. Those that
-    leave it has kept.
+    Memory holds only the entering panes, from position 0 on; row numbers of `blocks` are relative to it. The leaving
+    panes are in the buffers of `blocks`.
     """
     k, entering = slide.k, _Entering(slide)
     blocks, block = entering.blocks, entering.block
@@ -187,7 +187,7 @@ def long_panes(slide: CountSlide) -> tuple[Scratch, ...]:
 
 
 class _Entering:
-    """The panes that enter while a block of frames is emitted, and as many more as are looked ahead at."""
+    """The panes that enter while a block of frames is emitted, and the lookahead after them."""
 
     def __init__(self, slide: CountSlide) -> None:
         self.slide, k = slide, slide.k
@@ -204,20 +204,20 @@ class _Entering:
         self.slide.emit(self.slide.k.var("f", frame + (self.block + self.span)), states)
 
     def reduce(self, start: Value, stop: Value, first: Value) -> None:
-        """Reduce panes into the places start … stop; `first` is the pane that belongs to place 0."""
+        """Reduce panes into the positions start … stop; position 0 is pane `first`."""
         k, slide = self.slide.k, self.slide
         with k.for_(start, stop, "i") as i:
             slide.store(self.memory, i, few_rows(slide, (first + i) * slide.every, slide.every))
 
     def enter(self) -> None:
-        """Reduce the panes of a block that are not there yet, and no row beyond the last frame."""
+        """Reduce a block's missing panes, without reading rows past the last frame."""
         k, slide = self.slide.k, self.slide
         k.set(self.left, slide.end - self.block - self.span)
         ahead = minimum(slide.end - self.block, self.span + self.blocks.width)
         self.reduce(self.ready, k.var("stop", ahead + self.beyond), k.var("first", self.block + self.span))
 
     def hand_on(self) -> None:
-        """Put what has been looked ahead at where the next block begins."""
+        """Move the lookahead panes to the front for the next block."""
         k, slide = self.slide.k, self.slide
         ahead = self.beyond + self.blocks.width
         with k.for_(0, ahead, "i") as i:
@@ -226,10 +226,10 @@ class _Entering:
 
 
 def panes(slide: CountSlide) -> tuple[Scratch, ...]:
-    """Write the loop over blocks of as many frames as a frame has panes.
+    """Emit the loop over blocks of as many frames as a frame has panes.
 
-    A flip turns the panes of the block's first frame into suffixes, in place. A frame that has been emitted
-    leaves its suffix's place to the pane that enters next, so that after a block its panes lie ready to flip.
+    A flip turns the panes of the block's first frame into suffixes, in place. After a frame is emitted, the entering
+    pane overwrites its suffix, so the slots hold the next block's panes when the block ends.
     """
     k, front = slide.k, _Panes(slide)
     last = front.many - 1
@@ -248,7 +248,7 @@ def panes(slide: CountSlide) -> tuple[Scratch, ...]:
 
 
 def _newer_panes(slide: CountSlide, front: _Panes, block: Value) -> None:
-    """Let panes enter one by one, and emit the frames of a block after its first."""
+    """Add panes one by one, and emit the frames of a block after its first."""
     k = slide.k
     back = slide.identities("back")
     with k.for_(1, minimum(slide.end - block, front.many), "g") as g:
@@ -275,7 +275,7 @@ class _Panes:
         return states
 
     def take_head(self, pane: Value) -> None:
-        """Reduce the first rows of a pane, those that end a frame."""
+        """Reduce the head of a pane: the rows that end a frame."""
         if self.rest:
             self.slide.assign(self.head, reduced(self.slide, pane * self.slide.every, self.rest))
 
@@ -283,7 +283,7 @@ class _Panes:
         return self.slide.merged(states, self.head) if self.rest else states
 
     def complete(self, place: Value | int, pane: Value) -> States:
-        """Reduce the rows of a pane after its head, and put the whole pane into a slot."""
+        """Reduce the rows of a pane after its head, and store the whole pane in a slot."""
         every = self.slide.every
         states = reduced(self.slide, pane * every + self.rest, every - self.rest)
         if self.rest:
@@ -292,7 +292,7 @@ class _Panes:
         return states
 
     def flip(self) -> None:
-        """Turn panes into the aggregates from each of them to the last."""
+        """Turn panes into suffix aggregates."""
         k, slide = self.slide.k, self.slide
         front = slide.load(self.slots, self.many - 1)
         with k.for_(1, self.many, "distance") as distance:

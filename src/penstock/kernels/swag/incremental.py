@@ -1,8 +1,8 @@
-"""Sliding over frames that come in blocks, states being carried from one block to the next.
+"""Incremental sliding-window algorithms: frames arrive in blocks, and states persist between blocks.
 
-The algorithms are those of the other files, with the same promises. What is different is who calls: a kernel that makes
-frames itself, a block at a time, and has them reduced before it makes the next. `start` begins another lane, whose rows
-lie behind those of the one before; `sweep(n)` reduces the n frames that are in the buffers.
+The algorithms and their invariants are those of the other files. The caller is a kernel that computes frames a block at
+a time and reduces each block before it computes the next. `start` begins another partition, whose rows follow those of
+the previous one. `sweep(n)` reduces the n frames in the buffers.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from penstock.kernels.swag.prefix_sums import MOST_ROWS, prefix_of
 from penstock.kernels.swag.slide import Aggregation, Emit, Memory, Scratch, scratch
 from penstock.loop.nodes import BOOL, Buffer, Value, Var, maximum, minimum, select
 
-# Prefixes are begun anew so that what was written last is still in the cache.
+# Prefixes restart after at least this many rows, so that the recent ones stay in the cache.
 FEW_ROWS = 1 << 12
 
 
 class Carried(ABC):
-    """An algorithm with its state. Frames are in `lo` and `hi`."""
+    """An incremental algorithm with its state. `lo` and `hi` hold the bounds of a block's frames."""
 
     def __init__(self, rows: Aggregation, lo: Buffer, hi: Buffer, emit: Emit) -> None:
         self.rows, self.lo, self.hi, self.emit = rows, lo, hi, emit
@@ -40,10 +40,10 @@ class Carried(ABC):
 
 
 class BoundsAlone(Carried):
-    """Nothing is known of a frame but how many rows it has."""
+    """Frames without aggregates: only the number of rows is available."""
 
     def start(self) -> None:
-        """There is no state."""
+        """Do nothing: there is no state."""
 
     def sweep(self, n: Value) -> None:
         with self.k.for_(0, n, "f") as f:
@@ -51,7 +51,7 @@ class BoundsAlone(Carried):
 
 
 class Recompute(Carried):
-    """Every frame from its own rows, once for all neighbours that are the same."""
+    """Recompute every frame from its rows, once for consecutive equal frames."""
 
     def __init__(self, rows: Aggregation, lo: Buffer, hi: Buffer, emit: Emit) -> None:
         super().__init__(rows, lo, hi, emit)
@@ -74,7 +74,7 @@ class Recompute(Carried):
 
 
 class Subtract(Carried):
-    """One running state that rows enter and leave."""
+    """Keep one running state: add rows that enter, subtract rows that leave."""
 
     def __init__(self, rows: Aggregation, lo: Buffer, hi: Buffer, emit: Emit) -> None:
         super().__init__(rows, lo, hi, emit)
@@ -131,10 +131,10 @@ class TwoStacks(Carried):
             self.emit(f, self.rows.merged(front, self.back))
 
     def _flip(self, lo: Var, hi: Var) -> None:
-        """Write the aggregate of [row, hi) for every row of the frame, the last first."""
+        """Store the suffix aggregate [row, hi) for every row of the frame, last to first."""
         k, rows = self.k, self.rows
         front = rows.identities("front")
-        rows.store(self.suffix, 0, front)  # for a frame without rows
+        rows.store(self.suffix, 0, front)  # for an empty frame
         with k.for_(0, hi - lo, "distance", scalar=True) as distance:
             row = k.var("row", hi - 1 - distance)
             rows.step_before(front, row)
@@ -147,7 +147,7 @@ class TwoStacks(Carried):
 
 @dataclass(frozen=True)
 class _Base:
-    """The row that prefixes begin with, the one they have come to, and the states there."""
+    """The first row of the prefixes, the row after their last, and the states there."""
 
     first: Var
     upto: Var
@@ -155,7 +155,7 @@ class _Base:
 
 
 class PrefixTable:
-    """What all rows of a lane before a place add up to, from some row on; several spans of one track share it."""
+    """Prefix aggregates of a partition's rows from a base row on, shared by all spans of a track."""
 
     def __init__(self, rows: Aggregation) -> None:
         self.rows, self.k = rows, rows.k
@@ -175,7 +175,7 @@ class PrefixTable:
         return scratch(self.memory)
 
     def start(self, first: Value) -> None:
-        """Begin a lane, and trust it until something is lost."""
+        """Begin a partition, and clear `doubt`."""
         self.k.set(self.doubt, False)
         self._begin_at(first)
 
@@ -189,7 +189,7 @@ class PrefixTable:
         self._store(row - row)
 
     def extend(self, frames: Sequence[tuple[Buffer, Buffer]], n: Value) -> None:
-        """Sum up the rows of a block's frames; begin anew where too many rows lie before them."""
+        """Extend the prefixes over a block's frames; restart at the oldest row if too many rows precede the frames."""
         k, base = self.k, self.base
         oldest, newest = k.var("oldest", frames[0][0][0]), k.var("newest", frames[0][1][n - 1])
         for lo, hi in frames[1:]:
@@ -215,7 +215,7 @@ class PrefixTable:
         self.rows.store(self.memory, place, self.base.states)
 
     def between(self, place: int, lo: Value, hi: Value) -> Values:
-        """The state of rows lo … hi by one of the monoids; doubted where too much was lost."""
+        """Return the state of rows lo … hi for the monoid at `place`; set `doubt` if the loss of precision is too large."""
         k, buffers = self.k, self.memory[place]
         ends = tuple(
             tuple(k.var("prefix", buffer[at - self.base.first]) for buffer in buffers) for at in (hi, lo)
@@ -230,7 +230,7 @@ class PrefixTable:
 
 
 class PrefixSums(Carried):
-    """Differences of prefixes, for the monoids at `places` of a table; by two stacks from the first doubt in a lane on."""
+    """Differences of prefixes for the monoids at `places` of a table; two stacks from the first doubt in a partition on."""
 
     def __init__(self, stacks: TwoStacks, emit: Emit, table: PrefixTable, places: Sequence[int]) -> None:
         super().__init__(stacks.rows, stacks.lo, stacks.hi, emit)
@@ -250,6 +250,6 @@ class PrefixSums(Carried):
             self.emit(f, [self.table.between(place, lo, hi) for place in self.places])
 
     def sweep_doubted(self, n: Value) -> None:
-        """Give frames again that a table could not be trusted with."""
+        """Recompute the block by two stacks if the table's result is in doubt."""
         with self.k.if_(self.table.doubt):
             self.stacks.sweep(n)

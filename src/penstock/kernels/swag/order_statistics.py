@@ -1,17 +1,17 @@
-"""Sliding median, quantile, mode and count of distinct values, without looking at the whole window.
+"""Sliding median, quantile, mode and count of distinct values, without a scan of the whole window.
 
-Values come as *ranks*: 0 for the smallest distinct value of the rows, 1 for the next, below 0 for rows that
-hold none. A structure counts the ranks of the rows in the frame; answers are ranks again.
+Values are given as *ranks*: 0 for the smallest distinct value of the rows, 1 for the next, negative for rows without a
+value. A structure counts the ranks of the rows in the frame. Results are ranks.
 
-    RankCounts   how often each rank occurs, and how many of them do
-    RankCursors  cursors at the places of quantiles: the k-th smallest (`rank_cursors.py`)
+    RankCounts   the count of each rank, and the number of ranks that occur
+    RankCursors  cursors that follow quantiles: the k-th smallest (`rank_cursors.py`)
     RankPeaks    the counts in a tree whose nodes hold maxima: the most frequent
 
-A tree has FANOUT children a node: 16 counts of 32 bits, one line of the cache. Level 0 are the counts by rank,
-and node i of a level is about the 16 nodes from 16 i on of the level below. The top level is one line.
+A tree node has FANOUT children: 16 counts of 32 bits, one cache line. Level 0 holds the counts by rank. Node i of a
+level summarises the 16 nodes from 16 i on of the level below. The top level is one cache line.
 
-Cost: one node a level for each row that enters or leaves, and for an answer; log16 of the number of ranks.
-Memory: a little more than a count for each rank, in the caller's buffer, which is all zeros before and after.
+Cost: one node per level for each row that enters or leaves, and for each result; a tree has log16(ranks) levels.
+Memory: slightly more than one count per rank, in the caller's buffer, which is zero before and after use.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from penstock.loop.nodes import I32, I64, Buffer, Value, Var, maximum, select
 
 FANOUT = 16
 _BITS = 4
-_LEVELS = 16  # more than ranks of 63 bits need
+_LEVELS = 16  # enough for ranks of 63 bits
 
-# Where more rows than this part of the memory leave at once, all of it is cleared instead.
+# If at least 1/16 as many rows as the memory has counts leave at once, clear all counts instead.
 _CLEARED_WITH_A_ROW = 16
 
 
 def memory_length(distinct: int) -> int:
-    """Give the counts a structure's memory holds for that many ranks.
+    """Return the number of counts in a structure's memory for a number of ranks.
 
     >>> memory_length(1), memory_length(16), memory_length(17), memory_length(1000)
     (16, 16, 48, 1088)
@@ -50,7 +50,7 @@ def _lines(nodes: int) -> int:
 
 
 class Structure(Protocol):
-    """Counts the ranks of the rows in a frame."""
+    """A structure that counts the ranks of the rows in a frame."""
 
     def add(self, rank: Value) -> None: ...
     def remove(self, rank: Value) -> None: ...
@@ -60,7 +60,7 @@ class Structure(Protocol):
 
 @dataclass(frozen=True)
 class Ranked:
-    """Rows of ranks, and the structures that count them."""
+    """A column of ranks, and the structures that count them."""
 
     ranks: Buffer
     structures: Sequence[Structure]
@@ -74,12 +74,12 @@ def order_statistics(
     emit: Callable[[Value], None],
     base: Value | int = 0,
 ) -> None:
-    """Write the loop over the frames [span): rows leave and enter, then `emit` asks the structures.
+    """Emit the loop over the frames [span): remove and add rows, then call `emit`, which reads the structures.
 
-    `base` is the number that frames give the first of the rows.
+    `base` is the first row's number in frame bounds.
     """
     lows, highs = frames
-    first, last = k.var("first", 0), k.var("last", 0)  # the rows that are counted
+    first, last = k.var("first", 0), k.var("last", 0)  # the rows in the structures
     with k.for_(*span, "f") as f:
         lo, hi = k.var("lo", lows[f] - base), k.var("hi", highs[f] - base)
         with k.if_(lo >= last):
@@ -96,7 +96,7 @@ def order_statistics(
 
 
 def _leave(k: KernelBuilder, columns: Sequence[Ranked], first: Value, last: Value) -> None:
-    """Forget all rows: one by one, or everything where that is less."""
+    """Remove all rows: one by one, or by clearing all counts if that is cheaper."""
     for column in columns:
         most = column.structures[0].length()
         with k.if_(last - first < most.div(_CLEARED_WITH_A_ROW)):
@@ -115,20 +115,20 @@ def _each(k: KernelBuilder, column: Ranked, start: Value, stop: Value, entering:
 
 
 class RankCounts:
-    """How often each rank occurs; `distinct` is how many occur."""
+    """The count of each rank; `distinct` is the number of ranks that occur."""
 
     def __init__(self, k: KernelBuilder, distinct: Value, memory: Buffer) -> None:
         self.k, self.ranks, self.memory = k, distinct, memory
         self.distinct = k.var("distinct", 0)
 
     def add(self, rank: Value) -> None:
-        """Count a rank that enters."""
+        """Increment a rank's count."""
         old = self.k.var("old", self.memory[rank])
         self.k.set(self.distinct, self.distinct + old.eq(0).to(I64))
         self.k.store(self.memory, rank, old + 1)
 
     def remove(self, rank: Value) -> None:
-        """Count a rank that leaves."""
+        """Decrement a rank's count."""
         old = self.k.var("old", self.memory[rank])
         self.k.set(self.distinct, self.distinct - old.eq(1).to(I64))
         self.k.store(self.memory, rank, old - 1)
@@ -137,14 +137,14 @@ class RankCounts:
         return self.ranks
 
     def clear(self) -> None:
-        """Count nothing."""
+        """Clear all counts."""
         with self.k.for_(0, self.ranks, "i") as i:
             self.k.store(self.memory, i, 0)
         self.k.set(self.distinct, 0)
 
 
 class _Tree:
-    """Levels of counts in one buffer, the lowest first. `base` says where each begins."""
+    """Levels of counts in one buffer, the lowest first. `base` holds the start of each."""
 
     def __init__(self, k: KernelBuilder, distinct: Value, memory: Buffer) -> None:
         self.k, self.memory = k, memory
@@ -166,13 +166,13 @@ class _Tree:
         return self.end
 
     def clear(self) -> None:
-        """Count nothing."""
+        """Clear all counts."""
         with self.k.for_(0, self.end, "i") as i:
             self.k.store(self.memory, i, 0)
 
     @contextmanager
     def upwards(self, rank: Value) -> Iterator[tuple[Var, Var]]:
-        """Write a loop over the levels: the level, and the node there that a rank belongs to."""
+        """Emit a loop over the levels; yield the level and the rank's node on it."""
         node = self.k.var("node", rank)
         with self.k.for_(0, self.levels, "level", scalar=True) as level:
             yield level, node
@@ -180,7 +180,7 @@ class _Tree:
 
     @contextmanager
     def downwards(self) -> Iterator[tuple[Var, list[Var]]]:
-        """Write a loop from the top: the node to set to the chosen child, and the counts of its children."""
+        """Emit a loop from the top level down; yield the node, to be set to the chosen child, and its children's counts."""
         k = self.k
         node, level = k.var("node", 0), k.var("level", self.levels)
         with k.while_(level > 0):
@@ -191,15 +191,15 @@ class _Tree:
 
 
 def _line_of(k: KernelBuilder, nodes: Value) -> Value:
-    """Round up to whole lines, at least one."""
+    """Round up to whole cache lines, at least one."""
     return maximum(((nodes + (FANOUT - 1)) >> _BITS) << _BITS, FANOUT)
 
 
 class RankPeaks(_Tree):
-    """The counts of ranks and the largest among them."""
+    """The counts of ranks, and the largest count."""
 
     def add(self, rank: Value) -> None:
-        """Count a rank that enters: a larger count may be the largest of its line, and so on upwards."""
+        """Increment a rank's count, and update the maxima above it."""
         k = self.k
         count = k.var("count", self.memory[rank] + 1)
         with self.upwards(rank) as (level, node):
@@ -207,7 +207,7 @@ class RankPeaks(_Tree):
             k.store(self.memory, place, maximum(self.memory[place], count))
 
     def remove(self, rank: Value) -> None:
-        """Count a rank that leaves: where it was the largest of its line, look for the largest again."""
+        """Decrement a rank's count; recompute the maximum of each node in which it was the largest."""
         k = self.k
         node, level = k.var("node", rank), k.var("level", 0)
         count = k.var("count", self.memory[rank] - 1)
@@ -218,7 +218,7 @@ class RankPeaks(_Tree):
                 self._largest(level, node, count)
 
     def _largest(self, level: Var, node: Var, count: Var) -> None:
-        """Go up to the parent; stop where it stays as it is."""
+        """Move to the parent, and stop if its maximum is unchanged."""
         k = self.k
         line = k.var("line", self.base[level - 1] + ((node >> _BITS) << _BITS))
         k.set(node, node >> _BITS)
@@ -229,7 +229,7 @@ class RankPeaks(_Tree):
             k.set(level, self.levels)
 
     def mode(self) -> Value:
-        """Find the rank with the largest count, the smallest of several; -1 where nothing is counted."""
+        """Return the rank with the largest count, the smallest of several, or -1 for an empty frame."""
         k = self.k
         most = k.var("most", 0, I32)
         with self.downwards() as (node, counts):

@@ -1,4 +1,4 @@
-"""The algorithms of this folder as ordinary Python: to read first, and to check the kernels against.
+"""The sliding-window algorithms of this package in plain Python: an introduction for readers, and an oracle for tests.
 
 Each yields the state of every frame in turn. `merge(older, newer)` and `add(state, row)` return new states;
 `remove(state, row)` undoes an `add` of the oldest row, `take(whole, older)` undoes a `merge`.
@@ -25,7 +25,7 @@ Frames = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Algebra:
-    """What a monoid is in plain Python."""
+    """A monoid in plain Python."""
 
     identity: State
     add: Callable[[State, Any], State]
@@ -34,18 +34,18 @@ class Algebra:
     take: Callable[[State, State], State] | None = None
 
     def of(self, rows: Sequence[Any]) -> State:
-        """Aggregate rows from nothing."""
+        """Aggregate rows from the identity."""
         return reduce(self.add, rows, self.identity)
 
 
 def recompute(rows: Sequence[Any], frames: Frames, algebra: Algebra) -> Iterator[State]:
-    """Aggregate every frame from its own rows."""
+    """Aggregate every frame from its rows."""
     for lo, hi in frames:
         yield algebra.of(rows[lo:hi])
 
 
 def subtract_on_evict(rows: Sequence[Any], frames: Frames, algebra: Algebra) -> Iterator[State]:
-    """Keep one state; take rows out as they leave and add them as they come."""
+    """Keep one state; subtract rows that leave and add rows that enter."""
     assert algebra.remove is not None
     state, first, last = algebra.identity, 0, 0
     for lo, hi in frames:
@@ -58,14 +58,14 @@ def subtract_on_evict(rows: Sequence[Any], frames: Frames, algebra: Algebra) -> 
 
 
 def prefix_sums(rows: Sequence[Any], frames: Frames, algebra: Algebra) -> Iterator[State]:
-    """Take what came before a frame's start out of what came before its end; from its rows where that is not exact."""
+    """Subtract the prefix at a frame's start from the prefix at its end; recompute from rows if that is not exact."""
     before = list(accumulate(rows, algebra.add, initial=algebra.identity))
     for lo, hi in frames:
         yield algebra.of(rows[lo:hi]) if algebra.take is None else algebra.take(before[hi], before[lo])
 
 
 def two_stacks(rows: Sequence[Any], frames: Frames, algebra: Algebra) -> Iterator[State]:
-    """Serve each block of frames from suffixes of its first frame's rows and one state of the rows after."""
+    """Compute each block of frames from suffixes of its first frame's rows and one state of the later rows."""
     f = 0
     while f < len(frames):
         mid = frames[f][1]
@@ -85,7 +85,7 @@ def two_stacks(rows: Sequence[Any], frames: Frames, algebra: Algebra) -> Iterato
 
 
 def count_frames(size: int, every: int, rows: int) -> Frames:
-    """List the frames of a count window that are full.
+    """List the full frames of a count window.
 
     >>> count_frames(size=3, every=2, rows=6)
     [(0, 3), (2, 5)]
@@ -94,10 +94,9 @@ def count_frames(size: int, every: int, rows: int) -> Frames:
 
 
 def panes(rows: Sequence[Any], size: int, every: int, algebra: Algebra) -> Iterator[State]:
-    """Two stacks over panes of `every` rows: a count window's, each row being added once.
+    """Two stacks over panes of `every` rows, for count windows; each row is added once.
 
-    The stacks share one list. What a frame leaves behind when it has been emitted, its suffix, makes room for
-    the pane that enters next.
+    The stacks share one list. After a frame is emitted, the entering pane overwrites its suffix.
     """
     many, rest = divmod(size, every)
     frames = count_frames(size, every, len(rows))
@@ -116,7 +115,7 @@ def panes(rows: Sequence[Any], size: int, every: int, algebra: Algebra) -> Itera
 
 
 def running_panes(rows: Sequence[Any], size: int, every: int, algebra: Algebra) -> Iterator[State]:
-    """Keep one state over panes; take a pane out as it leaves and merge one as it comes."""
+    """Keep one state over panes; subtract the pane that leaves and merge the pane that enters."""
     assert algebra.take is not None
     many, rest = divmod(size, every)
     ring = [algebra.of(rows[p * every : (p + 1) * every]) for p in range(many)]
@@ -131,7 +130,7 @@ def running_panes(rows: Sequence[Any], size: int, every: int, algebra: Algebra) 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is known of the ranks in a frame: all in order, and how often each occurs."""
+    """The ranks in a frame, sorted, and the count of each."""
 
     ranks: tuple[int, ...]
     counts: dict[int, int]
@@ -142,12 +141,12 @@ class Order:
 
     @property
     def mode(self) -> int:
-        """The rank that occurs most, the smallest of several; -1 of none."""
+        """The most frequent rank, the smallest of several, or -1 for an empty frame."""
         return min(self.counts, key=lambda rank: (-self.counts[rank], rank), default=-1)
 
 
 def order_statistics(ranks: Sequence[int], frames: Frames) -> Iterator[Order]:
-    """Keep a sorted list and a count of each rank; a rank below 0 stands for no value."""
+    """Keep a sorted list and a count of each rank; a negative rank means no value."""
     present: list[int] = []
     counts: Counter[int] = Counter()
     first = last = 0

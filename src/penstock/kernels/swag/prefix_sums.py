@@ -1,11 +1,11 @@
-"""Prefix sums: what all rows before a place add up to, subtracted at the two ends of a frame.
+"""Prefix sums: a frame's aggregate is the difference of the prefix aggregates at its two ends.
 
-For counts and integers that is exact. Compensated sums of floats are nearly so, as long as what lies in a frame
-is not far smaller than what lies before it; frames are given again by two stacks where it is, or where a value is
-not finite. Prefixes begin anew with every call, so nothing adds up from one to the next.
+For counts and integers that is exact. For compensated float sums it is nearly exact unless a frame's sum is far smaller
+than the prefix before it. In that case, or if a value is not finite, two stacks recompute the frames. Prefixes restart
+with every call, so errors do not accumulate across calls.
 
-Cost: a step a row and a difference a frame, which do not wait for each other. Memory: a state a row. Neighbouring
-frames whose ends move row by row, as those of regular time do, are vectors.
+Cost: one step per row and one difference per frame; differences are independent. Memory: one state per row. Frames
+whose ends advance row by row, as with regular time, are vectorised.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from penstock.kernels.swag.slide import Aggregation, Scratch, Slide
 from penstock.kernels.swag.two_stacks import two_stacks
 from penstock.loop.nodes import BOOL, Buffer, Value, Var, minimum, select
 
-# Prefixes of more rows than this may have lost too much, however alike the rows are.
+# Prefixes of more rows than this may lose too much precision, however similar the rows are.
 MOST_ROWS = 1 << 19
-# So many frames are looked at together.
+# Frames tested at once.
 CHUNK = 64
 
 
 def prefix_sums(slide: Slide) -> tuple[Scratch, ...]:
-    """Write the loop over rows, the loop over frames, and what to do where they are not enough."""
+    """Emit the loop over rows, the loop over frames, and the fallback to two stacks."""
     k = slide.k
     memory = [
         tuple(k.buffer("prefix", state.type) for state in prefix_of(slide, place).states)
@@ -42,14 +42,14 @@ def prefix_sums(slide: Slide) -> tuple[Scratch, ...]:
 
 
 def prefix_of(rows: Aggregation, place: int) -> Prefix:
-    """How the monoid at a place keeps prefixes."""
+    """Return the prefix definition of the monoid at a position."""
     prefix = rows.monoids[place].prefix
     assert prefix is not None, f"{rows.monoids[place].name} has no prefixes"
     return prefix
 
 
 class _Sums:
-    """The state of all rows from the first on, before each row that frames have come to."""
+    """The prefix states from `first` up to the last row that frames have reached."""
 
     def __init__(self, slide: Slide, memory: list[tuple[Buffer, ...]], first: Value) -> None:
         self.slide, self.memory, self.first, k = slide, memory, first, slide.k
@@ -61,7 +61,7 @@ class _Sums:
         self.slide.store(memory, first - first, self.states)
 
     def extend(self, last: Value) -> None:
-        """Add the rows before `last`, one by one: each waits for the one before it."""
+        """Extend the prefixes up to `last`, in a loop of dependent steps."""
         slide, k = self.slide, self.slide.k
         with k.for_(self.upto, last, "row", scalar=True) as row:
             for place, (values, active) in enumerate(slide.row(row)):
@@ -72,7 +72,7 @@ class _Sums:
 
 
 def _subtract(slide: Slide, memory: list[tuple[Buffer, ...]], first: Value, doubt: Var) -> None:
-    """Take frames a chunk at a time, and sum up their rows just before: what was written last is still in the cache."""
+    """Emit the loop over chunks of frames. Prefixes are extended just before use, so they are still in the cache."""
     k = slide.k
     f, sums = k.var("chunk", slide.begin), _Sums(slide, memory, first)
     with k.while_(f < slide.end):
@@ -87,7 +87,7 @@ def _subtract(slide: Slide, memory: list[tuple[Buffer, ...]], first: Value, doub
 
 
 def _move_by_rows(slide: Slide, f: Value, stop: Value) -> Value:
-    """Whether a whole chunk of frames is one frame moved row by row."""
+    """Return whether the frames of a full chunk advance by exactly one row each."""
     k = slide.k
     otherwise = k.var("otherwise", (stop - f).ne(CHUNK), BOOL)
     with k.if_(~otherwise):

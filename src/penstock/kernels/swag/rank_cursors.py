@@ -1,15 +1,15 @@
-"""The k-th smallest of the rows in a frame, by cursors that move a step at a time.
+"""Moving quantiles: the k-th smallest row of a frame, found by cursors over a hierarchical bitmap of ranks.
 
-Every row has a *place* of its own: where it would stand if all rows were sorted, equal ones in the order they
-came. When a row enters or leaves, a quantile moves by one row at most, so a cursor that stands at its place has
-never far to go: to the next place that is taken, or the one before. Which places are taken is kept in bits, 64 to
-a word, with further bits that say which words are not empty, and so on: a step mostly looks at one word.
+Every row has a unique *place*: its rank in a stable sort of all rows. A row that enters or leaves moves a quantile
+by at most one row, so a cursor moves at most to the next or the previous occupied place. A bitmap records the
+occupied places, 64 to a word. Each level above has one bit per non-empty word of the level below. A step mostly
+reads one word.
 
-Whole numbers close together are their own ranks, which equal ones share: with a count for each, that works as well,
-and what needs no sorting is cheaper.
+Integers within a small range serve as ranks without a sort. Equal values then share a rank, and a count per rank
+replaces the single row.
 
-Cost: a bit for each row that enters or leaves, and a step or none for an answer, whatever the window's size.
-Memory: a little more than a bit for each row, or that and a count for each rank, all zeros before and after.
+Cost: one bit update per row that enters or leaves, and at most one step per result, independent of the window's size.
+Memory: slightly more than one bit per row, plus one count per rank if ranks are shared; zero before and after use.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from penstock.loop.nodes import (
 )
 
 _BITS = 6
-_LEVELS = 5  # words of words …: more than 2 ** 30 places
+_LEVELS = 5  # levels of the bitmap: more than 2 ** 30 places
 
 
 def bits_length(places: int) -> int:
-    """Give the words that the bits of that many places take, on all levels, with an empty one on either side of each.
+    """Return the bitmap's length in words for a number of places: all levels, with one empty word before, between and after.
 
     >>> bits_length(1), bits_length(64), bits_length(65)
     (11, 11, 12)
@@ -49,9 +49,10 @@ def bits_length(places: int) -> int:
 
 @dataclass(frozen=True)
 class _Cursor:
-    """Stands at a place; `before` counts the rows at smaller ones.
+    """The position of one quantile: a place, and in `before` the number of rows at smaller places.
 
-    Of `counted` rows, so many are `wanted` before the place, and the quantile lies `between` it and the next.
+    For `counted` rows, `wanted` is the target of `before`, and `between` is the quantile's fraction of the distance
+    from the place to the next occupied one.
     """
 
     fraction: float
@@ -63,7 +64,7 @@ class _Cursor:
 
 
 class RankCursors:
-    """Marks places that are taken, and finds those of some quantiles."""
+    """A bitmap of occupied places, with cursors that follow quantiles."""
 
     def __init__(self, k: KernelBuilder, places: Value, bits: Buffer, counts: Buffer | None = None) -> None:
         self.k, self.places, self.bits, self.counts = k, places, bits, counts
@@ -72,7 +73,7 @@ class RankCursors:
         self.base = self._lay_out()
 
     def _lay_out(self) -> list[Value]:
-        """Where the words of each level begin: the words beside a level's are empty, so that nobody need ask for its ends."""
+        """Return the first word of each level. An empty word separates levels, so steps need no bounds check."""
         k, words = self.k, self.places
         bases: list[Value] = [const(1, I64)]
         for _ in range(_LEVELS):
@@ -83,7 +84,7 @@ class RankCursors:
         return bases[:-1]
 
     def cursor(self, fraction: float) -> _Cursor:
-        """Follow the quantile at a fraction; before any row enters."""
+        """Add a cursor for the quantile at a fraction. Call this before any row enters."""
         place, before, counted, wanted = (
             self.k.var(each, 0) for each in ("at", "before", "counted", "wanted")
         )
@@ -94,7 +95,7 @@ class RankCursors:
     # -- rows ------------------------------------------------------------------------------------------
 
     def add(self, place: Value) -> None:
-        """Take the place of a row that enters."""
+        """Occupy the place of a row that enters."""
         k = self.k
         if self.counts is not None:
             k.store(self.counts, place, self.counts[place] + 1)
@@ -104,7 +105,7 @@ class RankCursors:
         k.store(self.bits, word, before | _bit(place >> _BITS))
         new = k.var("new", before.eq(0))
         for level in range(2, _LEVELS):
-            with k.if_(new):  # where a word has had a bit, those above know
+            with k.if_(new):  # if the word already had a bit, the levels above are up to date
                 word = k.var("word", self._word(level, place))
                 before = k.var("before", self.bits[word])
                 k.store(self.bits, word, before | _bit(place >> (_BITS * level)))
@@ -112,7 +113,7 @@ class RankCursors:
         self._counted(place, 1)
 
     def remove(self, place: Value) -> None:
-        """Give back the place of a row that leaves."""
+        """Free the place of a row that leaves."""
         k = self.k
         gone = _bit(place)
         if self.counts is not None:
@@ -146,7 +147,7 @@ class RankCursors:
         return self.places
 
     def clear(self) -> None:
-        """Give back all places."""
+        """Free all places."""
         k = self.k
         if self.counts is not None:
             with k.for_(0, self.places, "i") as i:
@@ -161,12 +162,12 @@ class RankCursors:
     # -- answers ---------------------------------------------------------------------------------------
 
     def neighbours(self, cursor: _Cursor) -> tuple[Var, Var, Var]:
-        """Find the places on either side of a quantile, and how far it lies between them.
+        """Return the places on either side of a quantile, and the quantile's fraction of the distance between them.
 
-        Of n rows in order it is at fraction * (n - 1). Without meaning where there is no row.
+        The quantile of n ordered rows is at fraction * (n - 1). The result is undefined for an empty frame.
         """
         k, wanted = self.k, cursor.wanted
-        with k.if_(self.count.ne(cursor.counted)):  # frames of one length ask the same again
+        with k.if_(self.count.ne(cursor.counted)):  # frames of equal length reuse the target
             exact = k.var("exact", (self.count - 1).to(F64) * cursor.fraction)
             whole = k.var("whole", Unary("floor", exact))
             k.set(wanted, whole.to(I64))
@@ -198,9 +199,9 @@ class RankCursors:
             self._walk(cursor)
 
     def _step(self, place: Value, steps: Value) -> tuple[Value, Value]:
-        """Go one step down or up, or none, as far as the next word; and tell whether there is such a place.
+        """Step by -1, 0 or +1 occupied place; return whether the target is in this word or the next, and the target.
 
-        Without a branch: where frames slide by one row, which way it is cannot be foretold.
+        Branch-free: the direction is unpredictable when frames slide by one row.
         """
         k = self.k
         down, at = k.var("down", steps < 0), k.var("at", self._word(0, place))
@@ -213,11 +214,11 @@ class RankCursors:
             down, _end(found, upwards=False), _end(found, upwards=True)
         )
         stays = k.var("stays", steps.eq(0))
-        # Read for both: LLVM would make a branch of a choice between a register and what is in memory.
+        # Load both words first: LLVM compiles a select between a register and a load to a branch.
         return (own | other | stays.to(U64)).ne(0), select(stays, place, node)
 
     def _walk(self, cursor: _Cursor) -> None:
-        """Go as many steps as it takes."""
+        """Step until `before` reaches the target."""
         k = self.k
         with k.while_(cursor.before > cursor.wanted):
             k.set(cursor.place, self._previous(cursor.place))
@@ -229,24 +230,24 @@ class RankCursors:
             k.set(here, 1 if self.counts is None else self._rows_at(cursor.place))
 
     def _rows_at(self, place: Value) -> Value:
-        """How many rows are at a place: of those that are not shared, one or none."""
+        """Return the number of rows at a place: 0 or 1 unless places are shared."""
         if self.counts is not None:
             return self.counts[place].to(I64)
         word = self.bits[self._word(0, place)]
         return Bitcast((word >> Bitcast(place & 63, U64)) & const(1, U64), I64)
 
     def _next(self, place: Value) -> Value:
-        """The next place that is taken; there is one."""
+        """Return the next occupied place, which must exist."""
         return self._neighbour(place, upwards=True)
 
     def _previous(self, place: Value) -> Value:
-        """The place before that is taken; there is one."""
+        """Return the previous occupied place, which must exist."""
         return self._neighbour(place, upwards=False)
 
     def _neighbour(self, place: Value, upwards: bool) -> Value:
-        """Look in the word of a place and the next, without a branch: which of them it is cannot be foretold.
+        """Search a place's word and the adjacent word, branch-free because the choice is unpredictable.
 
-        Elsewhere, go up the levels to a word with a bit beside its own, and down again.
+        If both are empty, climb to the first level with a further bit in the word, and descend from there.
         """
         k = self.k
         own = k.var("own", self._beside(self.base[0], place, upwards))
@@ -261,11 +262,11 @@ class RankCursors:
         return node
 
     def _beside(self, base: Value, node: Value, upwards: bool) -> Value:
-        """The bits of a node's word on one side of its own."""
+        """Return the bits of a node's word above or below the node's bit."""
         word = self.k.var("word", self.bits[base + (node >> _BITS)])
         if not upwards:
             return word & (_bit(node) - const(1, U64))
-        # Shifting by one more separately: a shift by 64 would be a shift by 0.
+        # Two shifts: a single shift by 64 would be a shift by 0.
         return (word >> Bitcast(node & 63, U64)) >> const(1, U64)
 
     def _climb(self, node: Var, upwards: bool) -> None:
@@ -286,14 +287,14 @@ class RankCursors:
 
 
 def _child(node: Value, beside: Value, upwards: bool) -> Value:
-    """The nearest node among the bits on one side of another."""
+    """Return the nearest node among the bits on one side of a node."""
     if upwards:
         return node + 1 + _end(beside, upwards)
     return ((node >> _BITS) << _BITS) + _end(beside, upwards)
 
 
 def _end(word: Value, upwards: bool) -> Value:
-    """The first bit of a word that is met on the way."""
+    """Return a word's lowest set bit if the search goes upwards, else its highest."""
     return Bitcast(Unary("ctz", word), I64) if upwards else _highest(word)
 
 

@@ -1,6 +1,6 @@
-"""Recompute: every window from its own rows. Best where windows overlap little, and for any aggregate.
+"""Recompute: aggregate every window from its rows. Works for any aggregate; best if windows overlap little.
 
-Cost: the rows of all windows together. State: none.
+Cost: the sum of the windows' sizes. State: none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from penstock.kernels.swag.slide import Scratch, Slide
 
 
 def recompute(slide: Slide) -> tuple[Scratch, ...]:
-    """Write the loop over frames."""
+    """Emit the loop over frames."""
     k = slide.k
     with k.for_(slide.begin, slide.end, "f") as f:
         start = k.var("start", slide.lo[f])

@@ -1,14 +1,13 @@
-"""Sliding-window aggregation: what every algorithm is given, whatever the window type.
+"""The interface of sliding-window algorithms: frames, states, and scratch memory, for every window type.
 
-A *frame* is a range of rows, [lo[f], hi[f]), and stands for one window of one key. Rows lie in lanes: all
-rows of a key side by side, in order of time. From frame to frame both bounds never fall, even where one key's
-lane ends and the next begins: then a frame starts at or after the end of the one before. So an algorithm
-needs to know neither keys nor times nor window types; windows are a queue that rows enter at `hi` and leave
-at `lo`. A frame may be empty.
+A *frame* is a range of rows, [lo[f], hi[f]), for one window of one key. Rows are partitioned by key and sorted by time.
+Both bounds ascend from frame to frame. Across partitions, a frame starts at or after the end of the previous frame. So
+an algorithm is independent of keys, times and window types: a window is a queue that rows enter at `hi` and leave at
+`lo`. A frame may be empty.
 
-An algorithm is a function of a `Slide` (or of a `CountSlide`, whose frames are arithmetic): it writes loops
-into the kernel, calls `emit` once for each frame, and returns the scratch memory that whoever runs the kernel
-has to bring. `plain.py` has the same algorithms as ordinary Python.
+An algorithm is a function of a `Slide` (or of a `CountSlide`, whose frames are arithmetic): it emits loops into the
+kernel, calls `emit` once per frame, and returns the scratch memory that the kernel's caller must provide. `plain.py`
+has the same algorithms in plain Python.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from penstock.kernels.monoids import Monoid, Values
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, Buffer, Load, Operand, Value, Var, as_value, const, select
 
-# What a row adds to each monoid: its arguments, and the condition under which it does (None: always).
+# A row's input to each monoid: its arguments, and the condition under which it counts (None: always).
 Row = Sequence[tuple[Values, Value | None]]
 States = Sequence[tuple[Var, ...]]
 Memory = Sequence[tuple[Buffer, ...]]  # buffers for the states of each monoid
@@ -29,9 +28,10 @@ Emit = Callable[[Value, Sequence[Values]], None]
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """A buffer an algorithm works in. `length` None: as many elements as the longest frame has rows.
+    """A scratch buffer. If `length` is None it has as many elements as the longest frame has rows.
 
-    `whole`: one more than all frames of a call together have rows, whatever `length`; fewer rows a call are better.
+    If `whole`, it has one element more than the rows spanned by all frames of a call, whatever `length` is; calls with
+    fewer rows are then faster.
     """
 
     buffer: Buffer
@@ -40,25 +40,25 @@ class Scratch:
 
 
 class Aggregation:
-    """What is aggregated: monoids, and how to read a row. Bounds of frames are the subclasses' part."""
+    """Monoids and the function that reads a row. Subclasses add frame bounds."""
 
     k: KernelBuilder
     monoids: Sequence[Monoid]
     row: Callable[[Value], Row]
 
     def of(self, monoids: Sequence[Monoid]) -> Aggregation:
-        """Aggregate the same rows by other monoids, one in the place of each."""
+        """Return the same rows with other monoids, one for each."""
         return _Rows(self.k, monoids, self.row)
 
     def identities(self, hint: str) -> States:
-        """Declare states that hold nothing yet."""
+        """Declare states with their identities."""
         return [
             tuple(self.k.var(hint, state.identity, state.type) for state in monoid.states)
             for monoid in self.monoids
         ]
 
     def reset(self, states: States) -> None:
-        """Forget everything."""
+        """Reset states to their identities."""
         for monoid, several in zip(self.monoids, states, strict=True):
             for state, var in zip(monoid.states, several, strict=True):
                 self.k.set(var, state.identity)
@@ -69,7 +69,7 @@ class Aggregation:
             self.put(several, monoid.step(self.k, several, values), active)
 
     def step_before(self, states: States, row: Value) -> None:
-        """Let an older row join newer ones: simply enter, where the order makes no difference."""
+        """Add a row that is older than the rows in the states; commutative monoids use a plain step."""
         if not any(monoid.ordered for monoid in self.monoids):
             self.step(states, row)
             return
@@ -78,7 +78,7 @@ class Aggregation:
         self.assign(states, self.merged(one, states))
 
     def alone(self, row: Value) -> States:
-        """Give the states of one row."""
+        """Return the states of one row."""
         return self._bound(
             self._one(monoid, values, active)
             for monoid, (values, active) in zip(self.monoids, self.row(row), strict=True)
@@ -92,36 +92,36 @@ class Aggregation:
         return tuple(select(active, new, none) for new, none in zip(made, nothing, strict=True))
 
     def remove(self, states: States, row: Value) -> None:
-        """Take a row out of the states that holds it."""
+        """Subtract a row from the states that contain it."""
         for monoid, several, (values, active) in zip(self.monoids, states, self.row(row), strict=True):
             assert monoid.remove is not None, f"a row cannot be taken out of {monoid.name}"
             self.put(several, monoid.remove(self.k, several, values), active)
 
     def merged(self, older: Sequence[Values], newer: Sequence[Values]) -> States:
-        """Join two states into new variables."""
+        """Merge two states into new variables."""
         joined = (m.merge(self.k, a, b) for m, a, b in zip(self.monoids, older, newer, strict=True))
         return self._bound(joined)
 
     def without(self, states: Sequence[Values], older: Sequence[Values]) -> States:
-        """Undo a merge: what is left of states when an older part leaves."""
+        """Undo a merge: return the states without an older part."""
         return self._bound(
             _taken(self.k, m, a, b) for m, a, b in zip(self.monoids, states, older, strict=True)
         )
 
     def entered(self, totals: Sequence[Values]) -> Sequence[Values]:
-        """Give the states after the totals of a chunk, made by cheaper monoids where there are such."""
+        """Convert the totals of a chunk from `in_chunk` monoids to states of the monoids proper."""
         return self._bound(
             self._one(monoid, total, None) if monoid.in_chunk else total
             for monoid, total in zip(self.monoids, totals, strict=True)
         )
 
     def assign(self, states: States, new: Sequence[Values]) -> None:
-        """Give states new contents."""
+        """Assign new values to states."""
         for several, values in zip(states, new, strict=True):
             self.put(several, values)
 
     def put(self, states: tuple[Var, ...], new: Values, active: Value | None = None) -> None:
-        """Assign new contents to states, all at once, where `active`."""
+        """Assign new values to one monoid's states simultaneously, if `active`."""
         made = [self.k.var("next", value) for value in new]
         for var, value in zip(states, made, strict=True):
             self.k.set(var, value if active is None else select(active, value, var))
@@ -133,19 +133,19 @@ class Aggregation:
         return [tuple(self.k.buffer(hint, state.type) for state in monoid.states) for monoid in self.monoids]
 
     def local(self, hint: str, length: int) -> Memory:
-        """Declare a buffer of the kernel's own for each state."""
+        """Declare a kernel-local buffer for each state."""
         return [
             tuple(self.k.local(hint, state.type, length) for state in monoid.states)
             for monoid in self.monoids
         ]
 
     def load(self, memory: Memory, place: Operand, fresh: bool = False) -> States:
-        """Read the states at a place into new variables."""
+        """Load the states at a position into new variables."""
         at = as_value(place, I64)
         return self._bound(tuple(Load(buffer, at, fresh) for buffer in buffers) for buffers in memory)
 
     def store(self, memory: Memory, place: Operand, states: Sequence[Values]) -> None:
-        """Write states to a place."""
+        """Store states at a position."""
         for buffers, values in zip(memory, states, strict=True):
             for buffer, value in zip(buffers, values, strict=True):
                 self.k.store(buffer, place, value)
@@ -165,10 +165,10 @@ class _Rows(Aggregation):
 
 @dataclass(frozen=True)
 class Slide(Aggregation):
-    """The frames [begin, end), the monoids to aggregate, how to read a row and how to write a result.
+    """The frames [begin, end), the monoids, the function that reads a row, and the one that writes a result.
 
-    `dense` promises nothing but says what to be fast for: about as many frames as rows, as look-backs have,
-    so that one or two rows enter and leave at a time. Otherwise it is many.
+    `dense` is a hint, not a guarantee: there are about as many frames as rows, as for look-backs, so one or two rows
+    enter and leave at a time. Otherwise many do.
     """
 
     k: KernelBuilder
@@ -184,7 +184,7 @@ class Slide(Aggregation):
 
 @dataclass(frozen=True)
 class CountSlide(Aggregation):
-    """Frames that need no bounds in memory: frame f is the `size` rows from f * `every` on."""
+    """Frames without stored bounds: frame f is the `size` rows from f * `every` on."""
 
     k: KernelBuilder
     size: int
@@ -196,7 +196,7 @@ class CountSlide(Aggregation):
     emit: Emit
 
     def over(self, memory: Memory, size: int, emit: Emit) -> CountSlide:
-        """Move over states in memory as over rows, from the first on, `size` of them a frame."""
+        """Return a row-wise slide over stored states instead of rows, with `size` states per frame."""
         alone = lambda k, values: values  # noqa: E731 - a closure of one line
         joining = [
             replace(monoid, step=monoid.merge, remove=monoid.take, alone=alone) for monoid in self.monoids
@@ -206,7 +206,7 @@ class CountSlide(Aggregation):
 
 
 def scratch(memory: Memory, length: int | None = None) -> tuple[Scratch, ...]:
-    """Say what the buffers of all states need to hold."""
+    """Return the scratch requirements of the buffers of all states."""
     return tuple(Scratch(buffer, length) for buffers in memory for buffer in buffers)
 
 

@@ -1,6 +1,6 @@
-"""Subtract-on-evict: one running state that rows enter and leave. For monoids that can `remove`.
+"""Subtract-on-evict: one running state; rows are added on entry and subtracted on eviction. Monoids need `remove`.
 
-Cost: two steps a row, whatever the windows' size. State: one.
+Cost: two steps per row, independent of the windows' size. State: one.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from penstock.loop.nodes import Value, Var
 
 
 def subtract_on_evict(slide: Slide) -> tuple[Scratch, ...]:
-    """Write the loop over frames: take out what has left, add what has come."""
+    """Emit the loop over frames: subtract evicted rows, add new rows."""
     k = slide.k
     states = slide.identities("state")
-    first, last = k.var("first", 0), k.var("last", 0)  # the rows that the states hold
+    first, last = k.var("first", 0), k.var("last", 0)  # the rows in the states
     with k.for_(slide.begin, slide.end, "f") as f:
         lo, hi = k.var("lo", slide.lo[f]), k.var("hi", slide.hi[f])
         with k.if_(lo >= last):
@@ -29,7 +29,7 @@ def subtract_on_evict(slide: Slide) -> tuple[Scratch, ...]:
 
 
 def _start_again(slide: Slide, states: States, first: Var, last: Var, lo: Value) -> None:
-    """Forget rows at once where all of them have left, and with them all that rounding has lost."""
+    """Reset the states when all rows have left; this also discards rounding errors."""
     slide.reset(states)
     slide.k.set(first, lo)
     slide.k.set(last, lo)

@@ -1,19 +1,19 @@
-"""Two stacks (Hammer Slide): suffixes of the older rows, one running state of the newer. For any monoid.
+"""Two stacks (Hammer Slide): suffix aggregates of the older rows, one running state of the newer. For any monoid.
 
     rows       lo ............ mid .......... hi
                front: aggregates back: one
                of [lo, mid)      state of [mid, hi)
 
-A *flip* makes the rows of the current frame the front: going backwards from its end, `mid`, it writes the
-aggregate of [lo[g], mid) for every later frame g that starts before `mid`. Until a frame starts at or after
-`mid`, a result is then one merge of the front at its start with the back. So frames come in blocks, from flip
-to flip, without a branch a row: backwards once, forwards once.
+A *flip* turns the rows of the current frame into the front: backwards from the frame's end, `mid`, it stores the
+aggregate of [lo[g], mid) for every later frame g that starts before `mid`. Until a frame starts at or after `mid`, a
+result is one merge of the front at its start with the back. So frames form blocks, from flip to flip: one backward
+and one forward pass, without a branch per row.
 
-The front has one aggregate for each start of a frame, and the rows between two starts are reduced in one go;
-in dense slides, where nearly every row is a start, it has one for each row.
+The front has one aggregate per frame start; the rows between two starts are reduced in one loop. In dense slides,
+where nearly every row is a start, it has one aggregate per row.
 
-Cost: two steps a row and two merges a frame, whatever the windows' size. Memory: a state for each row of the
-longest frame, of which only those at starts are touched. States are only ever joined older with newer.
+Cost: two steps per row and two merges per frame, independent of the windows' size. Memory: one state per row of the
+longest frame, of which only those at starts are written. Merges always have the order (older, newer).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.loop.nodes import Value, Var, minimum
 
 
 def two_stacks(slide: Slide) -> tuple[Scratch, ...]:
-    """Write the loop over blocks of frames."""
+    """Emit the loop over blocks of frames."""
     k = slide.k
     suffix = slide.memory("suffix")
     f = k.var("f", slide.begin)
@@ -39,13 +39,13 @@ def two_stacks(slide: Slide) -> tuple[Scratch, ...]:
 
 
 def _served(slide: Slide, f: Value, mid: Value) -> Value:
-    """Whether a frame starts before `mid`, if there is such a frame."""
+    """Return whether frame f exists and starts before `mid`."""
     last = minimum(f, slide.end - 1)
     return (f < slide.end) & (slide.lo[last] < mid)
 
 
 def _flip_starts(slide: Slide, suffix: Memory, f: Value, first: Value, mid: Value) -> None:
-    """Write the aggregate of [lo[g], mid) for the frames of the block, the last first."""
+    """Store the aggregate of [lo[g], mid) for the frames g of the block, last to first."""
     k = slide.k
     stop = k.var("stop", f + 1)
     with k.while_(_served(slide, stop, mid)):
@@ -61,10 +61,10 @@ def _flip_starts(slide: Slide, suffix: Memory, f: Value, first: Value, mid: Valu
 
 
 def _flip_rows(slide: Slide, suffix: Memory, first: Value, mid: Value) -> None:
-    """Write the aggregate of [row, mid) for every row of the first frame, the last first."""
+    """Store the aggregate of [row, mid) for every row of the first frame, last to first."""
     k = slide.k
     front = slide.identities("front")
-    slide.store(suffix, 0, front)  # for a frame without rows
+    slide.store(suffix, 0, front)  # for an empty frame
     with k.for_(0, mid - first, "distance") as distance:
         row = k.var("row", mid - 1 - distance)
         slide.step_before(front, row)
@@ -72,7 +72,7 @@ def _flip_rows(slide: Slide, suffix: Memory, first: Value, mid: Value) -> None:
 
 
 def _forward(slide: Slide, suffix: Memory, f: Var, first: Value, mid: Value) -> None:
-    """Let the newer rows enter frame by frame, and emit; leave f at the next block's first frame."""
+    """Add the newer rows frame by frame and emit; leave f at the next block's first frame."""
     k = slide.k
     back, upto = slide.identities("back"), k.var("upto", mid)
     block = k.var("block", f)

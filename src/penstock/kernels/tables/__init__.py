@@ -1,1 +1,1 @@
-"""The table of panes by keys that a window's rows are folded into, and the hash table that numbers keys."""
+"""The pane table (panes × groups) into which a window's rows are folded, and the hash table that numbers keys."""

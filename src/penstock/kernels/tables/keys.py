@@ -1,8 +1,7 @@
-"""From a row's key to its column in the pane table: by arithmetic where the range allows, else by hash.
+"""Key tables: map a row's key to its group (a column of the pane table), by arithmetic for small ranges, else by hash.
 
-A key is a tuple of 64-bit words, one for each `by` column, whatever its type: integers as they are,
-floats as canonical bits, texts as codes of the interner. A null is the word 0 with its bit set in the
-key's null mask.
+A key is a tuple of 64-bit words, one per `by` column of any type: integers unchanged, floats as canonical bits,
+strings as codes of the interner. A null is the word 0 with its bit set in the key's null mask.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ _CANONICAL_NAN = 0x7FF8000000000000
 
 
 def key_word(value: Value) -> Value:
-    """The 64 bits that stand for a key value: equal exactly when the keys are."""
+    """Return the 64-bit word of a key value; words are equal exactly if the keys are."""
     if value.type.is_float:
-        wide = value.to(F64) + 0.0  # -0.0 + 0.0 is 0.0: both zeros are one key
+        wide = value.to(F64) + 0.0  # -0.0 + 0.0 is 0.0: both zeros are the same key
         return select(is_nan(wide), const(_CANONICAL_NAN, I64), Bitcast(wide, I64))
     return Bitcast(value, I64) if value.type == U64 else value.to(I64)
 
 
 class KeyTable(Protocol):
-    """What the fold kernel needs of a key table."""
+    """The interface of a key table in the fold kernel."""
 
     def locate(self, k: KernelBuilder, cells: Sequence[Cell]) -> tuple[Value, Value | None]:
-        """Give the key's column, and a condition that says it lies outside the table (None: never)."""
+        """Return the key's group, and the condition that it is outside the table (None: never)."""
 
 
 class NoKeys:
-    """A global aggregate: one column."""
+    """A global aggregate: one group."""
 
     def locate(self, k: KernelBuilder, cells: Sequence[Cell]) -> tuple[Value, Value | None]:
         return const(0, I64), None
@@ -62,7 +61,7 @@ class DenseKeys:
             digit = k.var("digit", key_word(cell.value) - base + 1)
             if cell.valid is not None:
                 k.set(digit, select(cell.valid, digit, 0))
-            # Digit 0 of a value that is there would be the null's column: subtracting 1 first makes it huge.
+            # Digit 0 of a valid value would be the null's group: subtracting 1 first makes it huge (unsigned).
             lowest = digit - 1 if cell.valid is None else select(cell.valid, digit - 1, 0)
             beyond = Bitcast(lowest, U64) >= Bitcast(size - 1, U64)
             outside = beyond if len(cells) == 1 else outside | beyond
@@ -72,7 +71,7 @@ class DenseKeys:
 
 @dataclass
 class HashKeys:
-    """Keys in order of arrival, found through open addressing."""
+    """A hash table with open addressing; groups are numbered in order of arrival."""
 
     head: Buffer
     words: tuple[Buffer, ...]
@@ -134,16 +133,16 @@ def _word(cell: Cell) -> Value:
 
 @dataclass
 class KeyReader:
-    """The way back: the words of a column's key, and whether each is null."""
+    """The inverse mapping: from a group to its key's words, and whether each is null."""
 
     dense: DenseKeys | None = None
     words: tuple[Buffer, ...] = ()
     nulls: Buffer | None = None
-    hidden: int = 0  # components before the key's own: the pane, in a sparse table
+    hidden: int = 0  # components before the key: the pane, in a sparse table
 
     @staticmethod
     def declare(k: KernelBuilder, kind: str, width: int) -> KeyReader:
-        """Declare the parameters of a table of some kind."""
+        """Declare the parameters of a table of the given kind."""
         if width == 0:
             return KeyReader()
         if kind == "dense":
@@ -153,7 +152,7 @@ class KeyReader:
         return KeyReader(None, words[hidden:], k.buffer("key_nulls", I64), hidden)
 
     def read(self, k: KernelBuilder, column: Value) -> list[tuple[Value, Value]]:
-        """Give (word, is null) for each component of a column's key."""
+        """Return (word, is null) for each component of a group's key."""
         if self.dense is not None:
             return _digits(k, self.dense, column)
         if self.nulls is None:
@@ -166,7 +165,7 @@ class KeyReader:
 
 
 def _digits(k: KernelBuilder, table: DenseKeys, column: Value) -> list[tuple[Value, Value]]:
-    """Undo the mixed-radix arithmetic, last component first."""
+    """Invert the mixed-radix arithmetic, last component first."""
     found: list[tuple[Value, Value]] = []
     rest = column
     for place in reversed(range(len(table.bases))):

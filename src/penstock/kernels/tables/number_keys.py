@@ -1,4 +1,4 @@
-"""Number keys outside the fold: each distinct tuple of words gets the next number."""
+"""The kernel that numbers keys outside the fold: each distinct tuple of words gets the next number."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from penstock.loop.nodes import I64, Kernel
 
 
 def index_kernel(width: int) -> Kernel:
-    """Write to `out` the number of each row's key, adding the keys that are new.
+    """Write the number of each row's key to `out`, and insert new keys.
 
-    The words and null masks of `width` components come as buffers. Stops where the table might fill.
+    Buffers hold the words and null masks of `width` components. The kernel stops before the table could overflow.
     """
     k = KernelBuilder("index")
     lo, hi, capacity = k.scalar("lo"), k.scalar("hi"), k.scalar("key_capacity")

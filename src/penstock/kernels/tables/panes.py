@@ -1,4 +1,4 @@
-"""The rows of the pane table: which slot holds which pane of time."""
+"""The pane side of the pane table: a hash table from pane numbers to slots."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from penstock.loop.nodes import I32, I64, Buffer, Value, Var, const
 
 @dataclass
 class PaneSlots:
-    """A slot is a row of the table, `width` cells of every state long; the runtime keeps room for more slots ready.
+    """The slots of the table. A slot is a row of `width` cells per state; the runtime allocates slots in advance.
 
-    Where that room is `dirty`, whoever takes a slot clears it: in the cache of the thread that is about to fill it.
+    If the free slots are `dirty`, the kernel clears a slot when it takes it, in the cache of the thread that fills it.
     """
 
     head: Buffer
@@ -44,7 +44,7 @@ class PaneSlots:
         )
 
     def find(self, k: KernelBuilder, pane: Value, stop: Callable[[], None]) -> Var:
-        """Give the slot of a pane, taking a new one if need be; out of slots, `stop`."""
+        """Return the slot of a pane, and take a new one if there is none; call `stop` if no slot is free."""
         return find_or_insert(
             k,
             k.var("pane_hash", hash_word(pane)),

@@ -1,4 +1,4 @@
-"""Open addressing with linear probing: the one find-or-insert loop all tables share."""
+"""Open addressing with linear probing: the find-or-insert loop shared by all tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 
 def hash_word(word: Value) -> Value:
-    """Mix 64 bits so that the low ones depend on all (as unsigned)."""
+    """Mix 64 bits (as unsigned) so that the low bits depend on all."""
     x = (Bitcast(word, U64) if word.type == I64 else word.to(U64)) * const(_GOLDEN, U64)
     return (x ^ (x >> 32)) * const(_MIX, U64)
 
@@ -31,9 +31,9 @@ def find_or_insert(
     matches: Callable[[Value], Value],
     insert: Callable[[], Value],
 ) -> Var:
-    """Find the entry of a key, or make one: `matches(entry)` compares, `insert()` returns a new entry.
+    """Find the entry of a key, or insert one: `matches(entry)` compares, `insert()` returns a new entry.
 
-    A bucket holds entry + 1, 0 when empty. The table is never full, so the loop ends.
+    A bucket holds entry + 1, or 0 if empty. The table is never full, so the loop terminates.
     """
     place = k.var("place", Bitcast(hashed ^ (hashed >> 32), I64) & bucket_mask)
     held = k.var("held", buckets[place].to(I64))
