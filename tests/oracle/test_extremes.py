@@ -153,7 +153,27 @@ def test_windows_at_both_ends_are_right_or_refused(name: str, times: str) -> Non
 
 
 @pytest.mark.parametrize("span", ["rolling", "rolling, left", "rolling, both", "rolling, delayed"])
-@pytest.mark.parametrize("times", [each for each in TIMES if each not in ("both", "all")])
-def test_look_backs_work_at_either_end(span: str, times: str) -> None:
+@pytest.mark.parametrize("times", TIMES)
+def test_look_backs_work_at_both_ends(span: str, times: str) -> None:
     data = {"a": rows(TIMES[times])}
     assert collected(WINDOWS[span], data) == pushed(WINDOWS[span], data) == wanted(WINDOWS[span], data)
+
+
+NEXT_TO_ENDS = [LEAST, LEAST + 1, LEAST + 2, LEAST + 3, MOST - 3, MOST - 2, MOST - 1, MOST]
+
+
+@pytest.mark.parametrize("closed", ["right", "left", "both", "none"])
+@pytest.mark.parametrize(("size", "delay"), [(3, 0), (3, 2), (1 << 62, 0), (1 << 62, 1 << 62), (1, 0)])
+def test_look_backs_of_rows_at_both_ends_do_not_depend_on_batches(closed: str, size: int, delay: int) -> None:
+    query = A.rolling(size, closed=closed, delay=delay).with_columns(n=pk.count())
+    data = {"a": rows([*NEXT_TO_ENDS[:4], -(1 << 62), -1, 0, 1 << 62, *NEXT_TO_ENDS[4:]])}
+    assert collected(query, data) == pushed(query, data) == wanted(query, data)
+
+
+def test_look_backs_of_many_rows_and_keys_at_both_ends() -> None:
+    query = A.rolling(90, by="k").agg(n=pk.count())
+    early, late = range(LEAST, LEAST + 300), range(MOST - 299, MOST + 1)
+    table = pa.table({"t": [*early, *late] * 3, "k": [k for k in range(3) for _ in range(600)]})
+    found = query.collect({"a": table.append_column("v", table["k"]).cast(SCHEMA).sort_by("t")})
+    counts = [[*range(1, 91), *[90] * 210] * 2] * 3
+    assert found.sort_by([("k", "ascending"), ("t", "ascending")])["n"].to_pylist() == sum(counts, [])

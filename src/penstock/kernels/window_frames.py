@@ -161,7 +161,7 @@ class _LookBacks:
         if not self.newest or self.delayed:
             self._one_by_one(at, upto, lane_end)
         else:
-            self._advance(self.left, self.times[at] - self.since, not self.oldest)
+            self._advance(self.left, self.times[at], self.since, not self.oldest)
             with k.if_(self._is_regular(at, upto, lane_end)):
                 self._regular(at)
             with k.else_():
@@ -176,9 +176,11 @@ class _LookBacks:
         )  # the row that leaves last, counted from the one that enters
         otherwise = k.var("otherwise", ((upto - at).ne(_CHUNK) | (upto >= lane_end)) | self.left.eq(0), BOOL)
         with k.if_(~otherwise), k.for_(at, upto, "row") as row:
-            oldest = k.var("oldest", times[row] - self.since)
-            gone, kept = times[row - before], times[row - before + 1]
-            leaves = (gone < oldest) & (kept >= oldest) if self.oldest else (gone <= oldest) & (kept > oldest)
+            gone, kept = (
+                _is_apart(times[place], times[row], self.since, not self.oldest)
+                for place in (row - before, row - before + 1)
+            )
+            leaves = gone & ~kept
             k.set(otherwise, otherwise | ~(leaves & (times[row + 1] > times[row])))
         return ~otherwise
 
@@ -199,18 +201,17 @@ class _LookBacks:
             if self.newest and not self.delayed:
                 self._pass_equals(row, time, lane_end)
             else:
-                self._advance(self.right, time - self.until, self.newest)
-            self._advance(self.left, time - self.since, not self.oldest)
+                self._advance(self.right, time, self.until, self.newest)
+            self._advance(self.left, time, self.since, not self.oldest)
             first = k.var("first", minimum(self.left, self.right))  # before the first row, ends are turned
             k.store(self.lo, row - self.begin, first)
             k.store(self.hi, row - self.begin, self.right)
             k.set(self.longest, maximum(self.longest, self.right - first))
 
-    def _advance(self, pointer: Var, limit: Value, including: bool) -> None:
-        """Move past rows up to a time: the row that looks back is later, or the first not to be passed."""
-        k, times = self.k, self.times
-        bound = k.var("bound", limit)
-        with k.while_(times[pointer] <= bound if including else times[pointer] < bound):
+    def _advance(self, pointer: Var, time: Value, by: Value, including: bool) -> None:
+        """Move past rows so far before a time: the row that looks back is later, or the first not to be passed."""
+        k = self.k
+        with k.while_(_is_apart(self.times[pointer], time, by, including)):
             k.set(pointer, pointer + 1)
 
     def _pass_equals(self, row: Value, time: Value, lane_end: Value) -> None:
@@ -262,7 +263,13 @@ def list_sessions() -> Kernel:
 
 
 def _apart(before: Value, time: Value, gap: Value) -> Value:
-    return Bitcast(time - before, U64) > Bitcast(gap, U64)  # never negative, but perhaps beyond 63 bits
+    return _is_apart(before, time, gap, including=False)
+
+
+def _is_apart(before: Value, time: Value, gap: Value, including: bool) -> Value:
+    """Whether a time lies more than a gap after another, or, `including`, exactly the gap."""
+    distance, least = Bitcast(time - before, U64), Bitcast(gap, U64)  # not negative, but perhaps beyond 63 bits
+    return distance >= least if including else distance > least
 
 
 def run_starts() -> Kernel:

@@ -12,8 +12,7 @@ from penstock.runtime.buffers import room
 from penstock.runtime.programs import Call
 from penstock.runtime.sorted_partitions.frames import Frames, Released, Stretch
 from penstock.runtime.sorted_partitions.partitions import Lanes
-from penstock.runtime.stage import START_OF_TIME
-from penstock.runtime.time_limits import is_within_reach, within_reach
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 from penstock.types.windows import LookBack
 
 # The bounds of BLOCK frames stay in the cache until they are used. If frames are long, so that a block begins with
@@ -68,7 +67,7 @@ class Behind(Frames):
 
     def __init__(self, lanes: Lanes, span: LookBack, call: Call) -> None:
         self.lanes, self.span_of, self.call = lanes, span, call
-        self.times = _clear_of_the_least(lanes, span.delay + (span.size or 0))
+        self.times = lanes.times
 
     def __len__(self) -> int:
         return len(self.lanes)
@@ -132,13 +131,13 @@ class Behind(Frames):
         first = int(lanes.bounds[lane])
         now = int(self.times[begin]) - span.delay
         since = span.size or 0
-        right, left = np.searchsorted(self.times[first:begin], [now, now - since]).tolist()
+        limits = [max(limit, START_OF_TIME) for limit in (now, now - since)]
+        right, left = np.searchsorted(self.times[first:begin], limits).tolist()
         given = {"times": self.times, "bounds": lanes.bounds, "lo": lo, "hi": hi, "lane": lane}
-        given |= {"since": span.delay + since, "until": span.delay, "begin": begin, "end": end}
+        given |= {"since": _unsigned(span.delay + since), "until": span.delay, "begin": begin, "end": end}
         return self.call({**given, "left": first + left, "right": first + right})
 
 
-def _clear_of_the_least(lanes: Lanes, reach: int) -> np.ndarray:
-    """The times of rows; near the least 64-bit time all are shifted later, since only differences matter."""
-    earliest = lanes.times[lanes.bounds[:-1]]
-    return lanes.times if is_within_reach(earliest, reach, 0) else within_reach(lanes.times, 0, reach) + reach
+def _unsigned(distance: int) -> int:
+    """A distance as the word that holds it without a sign: size and delay together may be 2^63."""
+    return distance - (1 << 64) if distance > END_OF_TIME else distance
