@@ -268,7 +268,10 @@ def _apart(before: Value, time: Value, gap: Value) -> Value:
 
 def _is_apart(before: Value, time: Value, gap: Value, including: bool) -> Value:
     """Whether a time lies more than a gap after another, or, `including`, exactly the gap."""
-    distance, least = Bitcast(time - before, U64), Bitcast(gap, U64)  # not negative, but perhaps beyond 63 bits
+    distance, least = (
+        Bitcast(time - before, U64),
+        Bitcast(gap, U64),
+    )  # not negative, but perhaps beyond 63 bits
     return distance >= least if including else distance > least
 
 

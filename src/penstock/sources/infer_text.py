@@ -9,8 +9,9 @@ import pyarrow as pa
 from penstock.errors import SourceError
 from penstock.sources.csv_records import Dialect, dialect, last_end
 from penstock.sources.malformed import FAILURES
+from penstock.sources.json_read import read_objects
 from penstock.sources.text_checks import json_reason
-from penstock.sources.text_formats import BOM, JsonLines, csv_head, delimiter_of, read_csv, read_json
+from penstock.sources.text_formats import BOM, JsonLines, csv_head, delimiter_of, read_csv
 
 _SAMPLE = 1 << 24  # bytes used for type inference
 _SMALL = 1 << 16  # bytes of a text whose lines are checked one by one
@@ -96,7 +97,7 @@ def _objects(text: bytes) -> Iterator[bytes]:
 def _read(text: bytes) -> pa.Schema | None:
     """Infer the fields of a text; None if it cannot be read as a whole."""
     try:
-        return read_json(text, None).schema if text.strip() else None
+        return read_objects(text, None).schema if text.strip() else None
     except FAILURES:
         return None
 

@@ -19,6 +19,7 @@ import pyarrow.ipc
 from penstock.errors import SchemaMismatchError, SourceError
 from penstock.sources.arrow import one_batch
 from penstock.sources.conform import cast, check
+from penstock.sources.json_read import read_objects
 from penstock.sources.malformed import NO_TIME, Arrived, Bad, good_and_bad
 from penstock.sources.text_checks import json_reason
 from penstock.sources.text_formats import json_checks
@@ -126,17 +127,9 @@ class Decoder:
 
     def _json(self, values: Sequence[bytes | None]) -> pa.Table:
         """Decode values as lines. Each must be an object from its first byte to its last, so that none extends into the next."""
-        import pyarrow.json as pj  # noqa: PLC0415 - loads when JSON is read
-
         if not values:
             return self.stored.empty_table()
-        text = _lines(values)
-        if not text.isascii():
-            text.decode()  # Arrow does not check that texts are valid
-        options = pj.ParseOptions(self.stored, newlines_in_values=True, unexpected_field_behavior="ignore")
-        table = pj.read_json(
-            pa.BufferReader(text), pj.ReadOptions(block_size=len(text) + 1, use_threads=False), options
-        )
+        table = read_objects(_lines(values), self.stored, several_lines=True)
         if table.num_rows != len(values):
             raise ValueError("a value is several objects")
         return table.select(self.stored.names)

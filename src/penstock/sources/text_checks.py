@@ -63,7 +63,10 @@ def json_check(dtype: pa.DataType) -> ValueCheck | None:
         written = _temporal_check(dtype, f"(?:{_ZONE})?")
         return lambda value: _is_text(value) and written(str(value))
     if types.is_date(dtype) or types.is_time(dtype):
-        return lambda value: not _is_text(value)
+        form = _temporal_check(dtype, "")
+        return lambda value: isinstance(value, _Number) or (_is_text(value) and form(str(value)))
+    if types.is_duration(dtype):
+        return lambda value: isinstance(value, _Number)
     if any(test(dtype) for test in (types.is_string, types.is_large_string, types.is_binary)):
         return _is_text
     return None

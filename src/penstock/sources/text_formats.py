@@ -9,10 +9,11 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import csv, json
+from pyarrow import csv
 
 from penstock.errors import SchemaMismatchError, SourceError
 from penstock.sources.csv_records import Dialect, Record, dialect, ends, last_end, lines
+from penstock.sources.json_read import read_objects
 from penstock.sources.text_checks import (
     NOT_OBJECT,
     NOT_UTF8,
@@ -64,7 +65,7 @@ class JsonLines:
         """Decode lines. Arrow would also accept several objects in a line, and an object over several lines."""
         if not text.strip():
             return self.schema.empty_table()
-        table = read_json(text, self.schema)
+        table = read_objects(text, self.schema)
         if not one_object_a_line(text, table.num_rows):
             raise ValueError(NOT_OBJECT)
         return table.select(self.schema.names)
@@ -211,18 +212,6 @@ def csv_checks(names: tuple[str, ...], schema: pa.Schema) -> dict[int, tuple[pa.
 
 
 # --- JSON -----------------------------------------------------------------------------------------------
-
-
-def read_json(text: bytes, schema: pa.Schema | None) -> pa.Table:
-    """Decode objects after checking for valid UTF-8, which Arrow does not check."""
-    if not text.isascii():
-        text.decode()
-    beyond = "infer" if schema is None else "ignore"
-    return json.read_json(
-        pa.BufferReader(text),
-        json.ReadOptions(block_size=len(text) + 1, use_threads=False),
-        json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=beyond),
-    )
 
 
 def json_checks(schema: pa.Schema) -> dict[str, tuple[pa.DataType, ValueCheck]]:
