@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from penstock.errors import SourceError
 from penstock.sources.csv_records import Dialect, dialect, last_end
-from penstock.sources.malformed import FAILURES
 from penstock.sources.json_read import read_objects
+from penstock.sources.malformed import FAILURES
 from penstock.sources.text_checks import json_reason
 from penstock.sources.text_formats import BOM, JsonLines, csv_head, delimiter_of, read_csv
 
