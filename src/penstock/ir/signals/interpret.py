@@ -110,6 +110,7 @@ class Signals:
         self.is_mark = cache(self._is_mark)
         self.samples_of = cache(self._samples_of)
         self.has_begun = cache(self._has_begun)
+        self.last_event = cache(self._last_event)
 
     def _value(self, name: str, t: int) -> Row:
         this = self.program[name]
@@ -293,11 +294,18 @@ class Signals:
         return on_grid or marked or self.is_mark(body.source, t)
 
     def _is_underway(self, name: str, t: int) -> bool:
-        """Tell whether an object has begun and its last mark is still to come, or now."""
-        return self.has_begun(name, t) and any(self.is_mark(name, s) for s in self.ticks if s >= t)
+        """Tell whether an object is defined and its last mark or change is still to come, or now."""
+        return defined(self.value(name, t)) and t <= self.last_event(name)
+
+    def _last_event(self, name: str) -> int:
+        """Find the last instant at which an object is marked or its value changes."""
+        return max((t for t in self.ticks if self.is_mark(name, t) or self._changes(name, t)), default=0)
+
+    def _changes(self, name: str, t: int) -> bool:
+        return not _same(self.value(name, t - 1), self.value(name, t))
 
     def _is_piece(self, body: Chop, t: int) -> bool:
-        return self._is_cut(body, t) or not _same(self.value(body.source, t - 1), self.value(body.source, t))
+        return self._is_cut(body, t) or self._changes(body.source, t)
 
 
 def _covered(over: WindowReduction, t: int, samples: Iterable[int]) -> list[int]:

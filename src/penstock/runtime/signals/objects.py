@@ -218,54 +218,60 @@ class ChopStep:
 
     def points(self, objects: Objects) -> Points:
         source = objects[self.source]
-        read = {**objects, self.grid: self._grid(source)}
+        events = _events(source)
+        read = {**objects, self.grid: self._grid(events)}
         walked = self.reading.walk(read)
         until = walked.until
         if self.every is not None:
-            until = np.minimum(until, self._marked_until(source))
+            until = np.minimum(until, self._marked_until(events))
         columns = {name: taken(each, walked.places[0]) for name, each in source.columns.items()}
         made = Points(walked.bounds, walked.times, walked.marks, columns, until)
         return made if self.duration is None else self._timed(made)
 
     @staticmethod
-    def _marked_until(source: Points) -> np.ndarray:
-        """Return the time before which marks at multiples are final: after the last final mark, or at the first
-        point.
-        """
-        last = source.marked.last_final()
-        passed = np.where(last == source.until, source.first(), last + 1)
-        return np.where(source.until == END_OF_TIME, END_OF_TIME, passed)
+    def _marked_until(events: Points) -> np.ndarray:
+        """Up to when the multiples are known to be marks: to the last final event, on where nothing holds behind it."""
+        until, last = events.until, events.last_final()
+        return np.where((until == END_OF_TIME) | (last == until) | events.ceased(), until, last + 1)
 
-    def _grid(self, source: Points) -> Points:
-        """Return the multiples of the step, as marks without values."""
+    def _grid(self, events: Points) -> Points:
+        """The multiples of the step at which something holds, as marks and nothing else."""
         if self.every is None:
-            nowhere = np.zeros(source.lanes + 1, np.int64)
-            return Points(nowhere, np.zeros(0, np.int64), np.zeros(0, np.uint8), {}, source.until)
-        bounds, instants = multiples(_from_first(source), self.every)
-        return Points(bounds, instants, np.ones(len(instants), np.uint8), {}, source.until)
+            nowhere = np.zeros(events.lanes + 1, np.int64)
+            return Points(nowhere, np.zeros(0, np.int64), np.zeros(0, np.uint8), {}, events.until)
+        bounds, instants = multiples(_stretches(events), self.every)
+        of_lanes = bounds[events.bounds]
+        return Points(of_lanes, instants, np.ones(len(instants), np.uint8), {}, events.until)
 
     def _timed(self, points: Points) -> Points:
-        """Reduce points to pieces, each a mark with its duration; the last piece of a partition is open."""
-        changed = changes(list(points.columns.values()), points.bounds[:-1])
-        points = points.chosen(np.flatnonzero(changed | points.marks.view(np.bool_)))
+        """Leave the pieces alone, each a mark, beside how long it lasts; the last of a lane is open."""
+        points = _events(points)
         lasting = np.append(points.times[1:], 0) - points.times
         ends = points.bounds[1:][np.diff(points.bounds) > 0] - 1
         known = points.defined.copy()
         known[ends] = False
         assert self.duration is not None
         columns = {**points.columns, self.duration: to_arrow(lasting, known, pa.int64())}
-        until = np.where(points.until == END_OF_TIME, END_OF_TIME, points.last_final())
+        open_since = np.where(points.ceased(), points.until, points.last_final())
+        until = np.where(points.until == END_OF_TIME, END_OF_TIME, open_since)
         return Points(points.bounds, points.times, np.ones(len(points), np.uint8), columns, until)
 
 
-def _from_first(source: Points) -> Points:
-    """Return the first point and the last mark of each partition, the bounds of its grid."""
-    marked = source.marked
-    some = (np.diff(source.bounds) > 0) & (np.diff(marked.bounds) > 0)
-    first, last = source.bounds[:-1][some], marked.bounds[1:][some] - 1
-    times = np.stack([source.times[first], marked.times[last]], axis=1).ravel()
-    bounds = np.concatenate([[0], np.cumsum(np.where(some, 2, 0))])
-    return Points(bounds, times, np.ones(len(times), np.uint8), {}, source.until)
+def _events(points: Points) -> Points:
+    """The points that are marks, or at which the value changes; the first of a lane always."""
+    changed = changes(list(points.columns.values()), points.bounds[:-1])
+    return points.chosen(np.flatnonzero(changed | points.marks.view(np.bool_)))
+
+
+def _stretches(events: Points) -> Points:
+    """The first and the last instant before the next event, for each event; only itself behind the last of a lane."""
+    until = np.append(events.times[1:], 0) - 1
+    last = events.bounds[1:][np.diff(events.bounds) > 0] - 1
+    until[last] = events.times[last]
+    known = events.defined
+    times = np.stack([events.times[known], until[known]], axis=1).ravel()
+    bounds = np.concatenate([[0], np.cumsum(np.where(known, 2, 0))])
+    return Points(bounds, times, np.ones(len(times), np.uint8), {}, np.zeros(len(events), np.int64))
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,15 @@ FORGETTING = {
     "as a stream": X.to_stream().window(10, by="k").agg(n=pk.count()),
     "texts": COMING.signal("k", by="k", lasting=5),
     "ended by a null": COMING.signal("v", by="k"),
+    "cut": X.chop(10),
+    "cut where an interval ends": Y.chop(10),
+    "pieces": X.chop(10).to_stream(),
+    "pieces without ends": X.chop(10).to_stream().select("start", "k", "value"),
+    "pieces in windows": X.chop(5).to_stream().window(10, by="k").agg(n=pk.count()),
+    "cut, over a time": X.chop(7).rolling(30).count(),
+    "cut twice": (X.chop(7) + Y.chop(4)).rolling(9).count(),
+    "weighted, per window": X.per(20).time_mean(),
+    "weighted, in windows": Y.window(20, every=10).integral(),
 }
 PER_BATCH = 400
 
@@ -97,7 +106,8 @@ REMEMBERING = {
     "a value of its own": X.or_else(0.0),
     "the last rows": X.rolling(pk.rows(2)).sum(),
     "a filter": pk.feedback(lambda y: y * 0.5 + X),
-    "cut": X.chop(10),
+    "at samples, over the time before": X.rolling(30).time_mean(),
+    "on a grid": X.resample(every=10),
 }
 
 
