@@ -370,9 +370,10 @@ def retention(program: temporal.Program) -> Retention:
                             samples = max(samples, rows, 2)
                         case temporal.Rolling(size=size):
                             sequential |= size >= END_OF_TIME
-            case temporal.Resample() | temporal.SampleAndHold():
-                # The next result depends on the last mark, however old.
-                levels, forgets = levels + 1, False
+            case temporal.Resample(method=method, max_gap=gap):
+                levels, forgets = levels + 1, forgets and (method == "last" or gap is not None)
+            case temporal.SampleAndHold():
+                levels, forgets = levels + 1, False  # it holds until the next sample, however far that is
             case temporal.Chop():
                 levels += 1
         if isinstance(each.body, temporal.Feedback):

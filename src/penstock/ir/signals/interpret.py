@@ -141,17 +141,12 @@ class Signals:
                 return any(self.is_mark(each.source, t - each.shift) for each in accesses) or any(
                     self._marks_of(each, t - each.shift) for each in reductions
                 )
-            case Resample(source=source, every=every):
-                return t % every == 0 and self._is_between_marks(source, t)
+            case Resample(every=every):
+                return t % every == 0 and defined(self.value(name, t))
             case Chop(durations=durations):
                 return self._is_piece(body, t) if durations else self._is_cut(body, t)
             case SampleAndHold(clock=clock):
                 return t in self.samples_of(clock)
-
-    def _is_between_marks(self, name: str, t: int) -> bool:
-        """Tell whether an instant lies between the first and the last mark of an object."""
-        marks = [s for s in self.ticks if self.is_mark(name, s)]
-        return bool(marks) and marks[0] <= t <= marks[-1]
 
     def _has_begun(self, name: str, t: int) -> bool:
         """Tell whether anything it is made of was there by then, or, if it needs nothing, anything of its key."""
@@ -266,12 +261,15 @@ class Signals:
         marks = [s for s in self.ticks if self.is_mark(body.source, s)]
         before = max((s for s in marks if s <= grid), default=None)
         after = min((s for s in marks if s >= grid), default=None)
-        if before is None or after is None:
+        if before is None:
             return _nothing(this)
-        first, second = self.value(body.source, before), self.value(body.source, after)
         if body.method == "last":
             far = body.max_gap is not None and grid - before > body.max_gap
-            return _nothing(this) if far else self.value(body.source, grid)
+            known = not far and self._is_underway(body.source, grid)
+            return self.value(body.source, grid) if known else _nothing(this)
+        if after is None:
+            return _nothing(this)
+        first, second = self.value(body.source, before), self.value(body.source, after)
         if body.max_gap is not None and after - before > body.max_gap:
             return _nothing(this)
         share = 0.0 if after == before else (grid - before) / (after - before)

@@ -70,6 +70,10 @@ FORGETTING = {
     "pieces in windows": X.chop(5).to_stream().window(10, by="k").agg(n=pk.count()),
     "cut, over a time": X.chop(7).rolling(30).count(),
     "cut twice": (X.chop(7) + Y.chop(4)).rolling(9).count(),
+    "the last on a grid": X.resample(every=10, method="last"),
+    "the last on a grid for a while": Y.resample(every=3, method="last", max_gap=7),
+    "between samples that are near": X.resample(every=10, max_gap=30),
+    "between samples, over a time": Y.resample(every=4, max_gap=9).rolling(30).count(),
     "weighted, per window": X.per(20).time_mean(),
     "weighted, in windows": Y.window(20, every=10).integral(),
 }
@@ -107,7 +111,7 @@ REMEMBERING = {
     "the last rows": X.rolling(pk.rows(2)).sum(),
     "a filter": pk.feedback(lambda y: y * 0.5 + X),
     "at samples, over the time before": X.rolling(30).time_mean(),
-    "on a grid": X.resample(every=10),
+    "between any two samples": X.resample(every=10),
 }
 
 
