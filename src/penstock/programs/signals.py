@@ -373,7 +373,8 @@ def retention(program: temporal.Program) -> Retention:
             case temporal.Resample(method=method, max_gap=gap):
                 levels, forgets = levels + 1, forgets and (method == "last" or gap is not None)
             case temporal.SampleAndHold():
-                levels, forgets = levels + 1, False  # it holds until the next sample, however far that is
+                # What it holds is known from an old sample; of the output, from its open interval.
+                levels, forgets = levels + 1, forgets and each.name == program.output
             case temporal.Chop():
                 levels += 1
         if isinstance(each.body, temporal.Feedback):

@@ -74,6 +74,8 @@ FORGETTING = {
     "the last on a grid for a while": Y.resample(every=3, method="last", max_gap=7),
     "between samples that are near": X.resample(every=10, max_gap=30),
     "between samples, over a time": Y.resample(every=4, max_gap=9).rolling(30).count(),
+    "at samples, over the time before": X.rolling(10).time_mean(),
+    "pieces at samples": X.rolling(10).integral().to_stream().select("start", "k", "value"),
     "weighted, per window": X.per(20).time_mean(),
     "weighted, in windows": Y.window(20, every=10).integral(),
 }
@@ -110,7 +112,8 @@ REMEMBERING = {
     "a value of its own": X.or_else(0.0),
     "the last rows": X.rolling(pk.rows(2)).sum(),
     "a filter": pk.feedback(lambda y: y * 0.5 + X),
-    "at samples, over the time before": X.rolling(30).time_mean(),
+    "at samples, over the time before, and later": X.rolling(30).time_mean() + Y,
+    "at samples, over the time before, by intervals": Y.rolling(8).time_mean(),
     "between any two samples": X.resample(every=10),
 }
 
