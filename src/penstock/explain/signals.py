@@ -41,31 +41,31 @@ def signal_reasons(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Objec
 
 def _release_reasons(this: ir.Object, program: temporal.Program) -> list[str]:
     """Return lines on when intervals are emitted, and which results an idle key delays."""
-    waiting = [each.name for each in program.objects if _needs_the_next(each.body)]
+    lasts = all(
+        each.body.hold != temporal.Hold()
+        for each in program.objects
+        if isinstance(each.body, temporal.Sampled)
+    )
+    waiting = [each.name for each in program.objects if _needs_the_next(each.body, lasts)]
     lines = [
         f"~{name} is final up to each key's last sample: a key without further samples delays what follows"
         for name in waiting
     ]
     if temporal.END not in this.schema.names:
         return ["an interval leaves when it begins, as nothing reads its end", *lines]
-    lasts = all(
-        each.body.hold != temporal.Hold()
-        for each in program.objects
-        if isinstance(each.body, temporal.Sampled)
-    )
     delay = (
         "" if lasts else "; a key without further samples delays what follows, unless the signal has lasting="
     )
     return [f"an interval leaves when it ends{delay}", *lines]
 
 
-def _needs_the_next(body: temporal.Body) -> bool:
-    """Return whether the value after a sample depends on the next sample."""
+def _needs_the_next(body: temporal.Body, lasts: bool) -> bool:
+    """Return whether the value after a sample depends on the next sample; it does not once the sample has ended."""
     match body:
-        case temporal.Resample():
-            return True
+        case temporal.Resample(method=method, max_gap=gap):
+            return gap is None and not (method == "last" and lasts)
         case temporal.Chop(every=every, durations=durations):
-            return every is not None or durations
+            return (every is not None or durations) and not lasts
         case _:
             return False
 

@@ -370,11 +370,17 @@ def retention(program: temporal.Program) -> Retention:
                             samples = max(samples, rows, 2)
                         case temporal.Rolling(size=size):
                             sequential |= size >= END_OF_TIME
-            case temporal.Resample() | temporal.Chop() | temporal.SampleAndHold():
+            case temporal.Resample(method=method, max_gap=gap):
+                levels, forgets = levels + 1, forgets and (method == "last" or gap is not None)
+            case temporal.SampleAndHold():
+                # What it holds is known from an old sample; of the output, from its open interval.
+                levels, forgets = levels + 1, forgets and each.name == program.output
+            case temporal.Chop():
                 levels += 1
         if isinstance(each.body, temporal.Feedback):
             samples, levels = max([samples, *(own.back + 1 for own in each.body.own)]), levels + 1
+            forgets = False
         # What has a value of its own has it for as long as its key is known.
         forgets &= not (isinstance(each.body, temporal.Expression) and is_lenient(each.body, schemas))
-    forgets &= samples == levels == 1 and not sequential
+    forgets &= samples == 1 and not sequential
     return Retention(reach(program), samples, levels, sequential, forgets)

@@ -281,3 +281,12 @@ def test_a_signal_knows_what_its_last_run_counted() -> None:
     chosen.collect()
     assert chosen.metrics is not None
     assert chosen.metrics.emitted == 2
+
+
+def test_a_last_sample_that_ends_is_cut_where_spans_are():
+    table = pa.table({"t": [3], "v": [1.0]})
+    level = pk.from_arrow(table, time="t").signal("v", lasting=25)
+    assert level.per(10).integral().collect()["value"].to_pylist() == [7.0, 10.0, 8.0]
+    assert level.window(10, every=10).integral().collect()["value"].to_pylist() == [7.0, 10.0, 8.0]
+    assert level.chop(10).to_stream().collect()["start"].to_pylist() == [3, 10, 20]
+    assert level.resample(every=10, method="last").to_stream().collect()["start"].to_pylist() == [10, 20]

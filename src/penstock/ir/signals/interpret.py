@@ -110,6 +110,7 @@ class Signals:
         self.is_mark = cache(self._is_mark)
         self.samples_of = cache(self._samples_of)
         self.has_begun = cache(self._has_begun)
+        self.last_event = cache(self._last_event)
 
     def _value(self, name: str, t: int) -> Row:
         this = self.program[name]
@@ -140,17 +141,12 @@ class Signals:
                 return any(self.is_mark(each.source, t - each.shift) for each in accesses) or any(
                     self._marks_of(each, t - each.shift) for each in reductions
                 )
-            case Resample(source=source, every=every):
-                return t % every == 0 and self._is_between_marks(source, t)
+            case Resample(every=every):
+                return t % every == 0 and defined(self.value(name, t))
             case Chop(durations=durations):
                 return self._is_piece(body, t) if durations else self._is_cut(body, t)
             case SampleAndHold(clock=clock):
                 return t in self.samples_of(clock)
-
-    def _is_between_marks(self, name: str, t: int) -> bool:
-        """Return whether an instant lies between the first and the last mark of an object."""
-        marks = [s for s in self.ticks if self.is_mark(name, s)]
-        return bool(marks) and marks[0] <= t <= marks[-1]
 
     def _has_begun(self, name: str, t: int) -> bool:
         """Return whether an input of the object has begun by t, or, for a lenient object, any sample of the key."""
@@ -265,12 +261,15 @@ class Signals:
         marks = [s for s in self.ticks if self.is_mark(body.source, s)]
         before = max((s for s in marks if s <= grid), default=None)
         after = min((s for s in marks if s >= grid), default=None)
-        if before is None or after is None:
+        if before is None:
             return _nothing(this)
-        first, second = self.value(body.source, before), self.value(body.source, after)
         if body.method == "last":
             far = body.max_gap is not None and grid - before > body.max_gap
-            return _nothing(this) if far else self.value(body.source, grid)
+            known = not far and self._is_underway(body.source, grid)
+            return self.value(body.source, grid) if known else _nothing(this)
+        if after is None:
+            return _nothing(this)
+        first, second = self.value(body.source, before), self.value(body.source, after)
         if body.max_gap is not None and after - before > body.max_gap:
             return _nothing(this)
         share = 0.0 if after == before else (grid - before) / (after - before)
@@ -293,11 +292,18 @@ class Signals:
         return on_grid or marked or self.is_mark(body.source, t)
 
     def _is_underway(self, name: str, t: int) -> bool:
-        """Return whether an object has begun by t and has a mark at or after t."""
-        return self.has_begun(name, t) and any(self.is_mark(name, s) for s in self.ticks if s >= t)
+        """Return whether an object is defined at t, and its last mark or change is at or after t."""
+        return defined(self.value(name, t)) and t <= self.last_event(name)
+
+    def _last_event(self, name: str) -> int:
+        """Return the last instant at which an object is marked or its value changes."""
+        return max((t for t in self.ticks if self.is_mark(name, t) or self._changes(name, t)), default=0)
+
+    def _changes(self, name: str, t: int) -> bool:
+        return not _same(self.value(name, t - 1), self.value(name, t))
 
     def _is_piece(self, body: Chop, t: int) -> bool:
-        return self._is_cut(body, t) or not _same(self.value(body.source, t - 1), self.value(body.source, t))
+        return self._is_cut(body, t) or self._changes(body.source, t)
 
 
 def _covered(over: WindowReduction, t: int, samples: Iterable[int]) -> list[int]:

@@ -85,8 +85,8 @@ def _length(body: object) -> int:
             own = sum(each.shift for each in body.own) if isinstance(body, Feedback) else 0
             shifts = [*(a.shift for a in accesses), *(r.shift for r in reductions)]
             return own + sum(map(abs, shifts)) + sum(_span(each) for each in reductions)
-        case Resample(every=every):
-            return every
+        case Resample(every=every, max_gap=gap):
+            return every + (gap or 0)
         case Chop(every=every, marks=marks):
             return (every or 0) + (0 if marks is None else _finite(abs(marks.shift)))
         case _:

@@ -13,7 +13,7 @@ from penstock.errors import WindowError
 from penstock.runtime.buffers import to_arrow
 from penstock.runtime.programs import Call
 from penstock.runtime.signals.accesses import Objects, Reading, Walked
-from penstock.runtime.signals.points import Points, changes, only_where, taken
+from penstock.runtime.signals.points import Points, changes, defined, only_where, taken
 from penstock.runtime.sorted_partitions.frames import Frames
 from penstock.runtime.sorted_partitions.partitions import Lanes
 from penstock.runtime.stage import END_OF_TIME
@@ -109,7 +109,7 @@ def located(
 
 @dataclass(frozen=True)
 class ResampleStep:
-    """A sample at every multiple of a step, between the first and the last mark."""
+    """A sample at every multiple of a step: between two marks, or up to the last event, where something holds there."""
 
     source: str
     every: int
@@ -119,14 +119,20 @@ class ResampleStep:
 
     def points(self, objects: Objects) -> Points:
         source = objects[self.source]
-        marked = source.marked
-        bounds, instants = multiples(marked, self.every)
+        marked, events = source.marked, _events(source)
+        bounds, instants = multiples(marked if self.linear else _from_first_mark(marked, events), self.every)
         before = located(self.locate, bounds, instants, marked.bounds, marked.times)
         columns = (self._between if self.linear else self._last)(source, bounds, instants, before)
-        # Samples after the last final mark depend on the next mark, which may still change.
-        following = _next_multiple(marked.last_final(), self.every)
-        until = np.where(source.until == END_OF_TIME, END_OF_TIME, np.minimum(source.until, following))
-        return _closed(bounds, instants, columns, self.every, until)
+        return _closed(bounds, instants, columns, self.every, self._until(marked if self.linear else events))
+
+    def _until(self, events: Points) -> np.ndarray:
+        """What lies behind the last final event depends on the next one, unless nothing can be there."""
+        until, last = events.until, events.last_final()
+        following = np.minimum(until, _next_multiple(last, self.every))
+        over = np.zeros(len(until), np.bool_) if self.linear else events.ceased()
+        if self.max_gap is not None:
+            over = over | (until - last > self.max_gap)
+        return np.where((until == END_OF_TIME) | over, until, following)
 
     def _between(
         self, source: Points, bounds: np.ndarray, instants: np.ndarray, before: np.ndarray
@@ -181,19 +187,31 @@ def _next_multiple(times: np.ndarray, every: int) -> np.ndarray:
 def _closed(
     bounds: np.ndarray, instants: np.ndarray, columns: dict[str, pa.Array], every: int, until: np.ndarray
 ) -> Points:
-    """End the last sample of each partition after one step."""
-    counts = np.diff(bounds)
-    last = counts > 0
-    places = np.repeat(np.arange(len(instants)), 1 + np.isin(np.arange(len(instants)), bounds[1:][last] - 1))
+    """The instants that have values, as samples, each ended after one step unless the next follows it."""
+    known = np.flatnonzero(defined(columns, len(instants)))
+    follows = np.zeros(len(known), np.bool_)
+    follows[:-1] = known[1:] == known[:-1] + 1
+    lasts = np.searchsorted(known, bounds[1:]) - 1
+    follows[lasts[lasts >= 0]] = False
+    places = np.repeat(known, 2 - follows)
     is_end = np.zeros(len(places), np.bool_)
     is_end[1:] = places[1:] == places[:-1]
     return Points(
-        bounds + np.concatenate([[0], np.cumsum(last)]),
+        np.searchsorted(places, bounds),
         instants[places] + np.where(is_end, every, 0),
         (~is_end).astype(np.uint8),
         {name: taken(column, np.where(is_end, -1, places)) for name, column in columns.items()},
         until,
     )
+
+
+def _from_first_mark(marked: Points, events: Points) -> Points:
+    """The first mark and the last event of each lane that has marks: a grid lies between them."""
+    some = np.diff(marked.bounds) > 0
+    first, last = marked.bounds[:-1][some], events.bounds[1:][some] - 1
+    times = np.stack([marked.times[first], events.times[last]], axis=1).ravel()
+    bounds = np.concatenate([[0], np.cumsum(np.where(some, 2, 0))])
+    return Points(bounds, times, np.ones(len(times), np.uint8), {}, events.until)
 
 
 def _floats(column: pa.Array) -> np.ndarray:
@@ -218,54 +236,60 @@ class ChopStep:
 
     def points(self, objects: Objects) -> Points:
         source = objects[self.source]
-        read = {**objects, self.grid: self._grid(source)}
+        events = _events(source)
+        read = {**objects, self.grid: self._grid(events)}
         walked = self.reading.walk(read)
         until = walked.until
         if self.every is not None:
-            until = np.minimum(until, self._marked_until(source))
+            until = np.minimum(until, self._marked_until(events))
         columns = {name: taken(each, walked.places[0]) for name, each in source.columns.items()}
         made = Points(walked.bounds, walked.times, walked.marks, columns, until)
         return made if self.duration is None else self._timed(made)
 
     @staticmethod
-    def _marked_until(source: Points) -> np.ndarray:
-        """Return the time before which marks at multiples are final: after the last final mark, or at the first
-        point.
-        """
-        last = source.marked.last_final()
-        passed = np.where(last == source.until, source.first(), last + 1)
-        return np.where(source.until == END_OF_TIME, END_OF_TIME, passed)
+    def _marked_until(events: Points) -> np.ndarray:
+        """Up to when the multiples are known to be marks: to the last final event, on where nothing holds behind it."""
+        until, last = events.until, events.last_final()
+        return np.where((until == END_OF_TIME) | (last == until) | events.ceased(), until, last + 1)
 
-    def _grid(self, source: Points) -> Points:
-        """Return the multiples of the step, as marks without values."""
+    def _grid(self, events: Points) -> Points:
+        """The multiples of the step at which something holds, as marks and nothing else."""
         if self.every is None:
-            nowhere = np.zeros(source.lanes + 1, np.int64)
-            return Points(nowhere, np.zeros(0, np.int64), np.zeros(0, np.uint8), {}, source.until)
-        bounds, instants = multiples(_from_first(source), self.every)
-        return Points(bounds, instants, np.ones(len(instants), np.uint8), {}, source.until)
+            nowhere = np.zeros(events.lanes + 1, np.int64)
+            return Points(nowhere, np.zeros(0, np.int64), np.zeros(0, np.uint8), {}, events.until)
+        bounds, instants = multiples(_stretches(events), self.every)
+        of_lanes = bounds[events.bounds]
+        return Points(of_lanes, instants, np.ones(len(instants), np.uint8), {}, events.until)
 
     def _timed(self, points: Points) -> Points:
-        """Reduce points to pieces, each a mark with its duration; the last piece of a partition is open."""
-        changed = changes(list(points.columns.values()), points.bounds[:-1])
-        points = points.chosen(np.flatnonzero(changed | points.marks.view(np.bool_)))
+        """Leave the pieces alone, each a mark, beside how long it lasts; the last of a lane is open."""
+        points = _events(points)
         lasting = np.append(points.times[1:], 0) - points.times
         ends = points.bounds[1:][np.diff(points.bounds) > 0] - 1
         known = points.defined.copy()
         known[ends] = False
         assert self.duration is not None
         columns = {**points.columns, self.duration: to_arrow(lasting, known, pa.int64())}
-        until = np.where(points.until == END_OF_TIME, END_OF_TIME, points.last_final())
+        open_since = np.where(points.ceased(), points.until, points.last_final())
+        until = np.where(points.until == END_OF_TIME, END_OF_TIME, open_since)
         return Points(points.bounds, points.times, np.ones(len(points), np.uint8), columns, until)
 
 
-def _from_first(source: Points) -> Points:
-    """Return the first point and the last mark of each partition, the bounds of its grid."""
-    marked = source.marked
-    some = (np.diff(source.bounds) > 0) & (np.diff(marked.bounds) > 0)
-    first, last = source.bounds[:-1][some], marked.bounds[1:][some] - 1
-    times = np.stack([source.times[first], marked.times[last]], axis=1).ravel()
-    bounds = np.concatenate([[0], np.cumsum(np.where(some, 2, 0))])
-    return Points(bounds, times, np.ones(len(times), np.uint8), {}, source.until)
+def _events(points: Points) -> Points:
+    """The points that are marks, or at which the value changes; the first of a lane always."""
+    changed = changes(list(points.columns.values()), points.bounds[:-1])
+    return points.chosen(np.flatnonzero(changed | points.marks.view(np.bool_)))
+
+
+def _stretches(events: Points) -> Points:
+    """The first and the last instant before the next event, for each event; only itself behind the last of a lane."""
+    until = np.append(events.times[1:], 0) - 1
+    last = events.bounds[1:][np.diff(events.bounds) > 0] - 1
+    until[last] = events.times[last]
+    known = events.defined
+    times = np.stack([events.times[known], until[known]], axis=1).ravel()
+    bounds = np.concatenate([[0], np.cumsum(np.where(known, 2, 0))])
+    return Points(bounds, times, np.ones(len(times), np.uint8), {}, np.zeros(len(events), np.int64))
 
 
 @dataclass(frozen=True)

@@ -85,21 +85,26 @@ class Points:
         return Points(*_chosen(self, places), self.until)
 
     def last_final(self) -> np.ndarray:
-        """Return the time of each partition's last final point; `until` without one."""
-        lane = np.repeat(np.arange(self.lanes), np.diff(self.bounds))
-        known = np.concatenate([[0], np.cumsum(self.times < self.until[lane])])
-        last = self.bounds[:-1] + np.diff(known[self.bounds]) - 1
-        some = last >= self.bounds[:-1]
+        """The time of each lane's last final point; `until` in a lane that has none."""
+        some, last = self._last_final
         found = self.until.copy()
         found[some] = self.times[last[some]]
         return found
 
-    def first(self) -> np.ndarray:
-        """Return the time of each partition's first point; `until` without one before it."""
-        found = self.until.copy()
-        some = np.diff(self.bounds) > 0
-        found[some] = np.minimum(self.times[self.bounds[:-1][some]], found[some])
+    def ceased(self) -> np.ndarray:
+        """Which lanes have no value behind their last final point."""
+        some, last = self._last_final
+        found = np.zeros(self.lanes, np.bool_)
+        found[some] = ~self.defined[last[some]]
         return found
+
+    @cached_property
+    def _last_final(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which lanes have a final point, and the place of the last."""
+        lane = np.repeat(np.arange(self.lanes), np.diff(self.bounds))
+        known = np.concatenate([[0], np.cumsum(self.times < self.until[lane])])
+        last = self.bounds[:-1] + np.diff(known[self.bounds]) - 1
+        return last >= self.bounds[:-1], last
 
 
 def defined(columns: Mapping[str, pa.Array], rows: int) -> np.ndarray:

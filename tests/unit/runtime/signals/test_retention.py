@@ -63,6 +63,21 @@ FORGETTING = {
     "as a stream": X.to_stream().window(10, by="k").agg(n=pk.count()),
     "texts": COMING.signal("k", by="k", lasting=5),
     "ended by a null": COMING.signal("v", by="k"),
+    "cut": X.chop(10),
+    "cut where an interval ends": Y.chop(10),
+    "pieces": X.chop(10).to_stream(),
+    "pieces without ends": X.chop(10).to_stream().select("start", "k", "value"),
+    "pieces in windows": X.chop(5).to_stream().window(10, by="k").agg(n=pk.count()),
+    "cut, over a time": X.chop(7).rolling(30).count(),
+    "cut twice": (X.chop(7) + Y.chop(4)).rolling(9).count(),
+    "the last on a grid": X.resample(every=10, method="last"),
+    "the last on a grid for a while": Y.resample(every=3, method="last", max_gap=7),
+    "between samples that are near": X.resample(every=10, max_gap=30),
+    "between samples, over a time": Y.resample(every=4, max_gap=9).rolling(30).count(),
+    "at samples, over the time before": X.rolling(10).time_mean(),
+    "pieces at samples": X.rolling(10).integral().to_stream().select("start", "k", "value"),
+    "weighted, per window": X.per(20).time_mean(),
+    "weighted, in windows": Y.window(20, every=10).integral(),
 }
 PER_BATCH = 400
 
@@ -97,7 +112,9 @@ REMEMBERING = {
     "a value of its own": X.or_else(0.0),
     "the last rows": X.rolling(pk.rows(2)).sum(),
     "a filter": pk.feedback(lambda y: y * 0.5 + X),
-    "cut": X.chop(10),
+    "at samples, over the time before, and later": X.rolling(30).time_mean() + Y,
+    "at samples, over the time before, by intervals": Y.rolling(8).time_mean(),
+    "between any two samples": X.resample(every=10),
 }
 
 

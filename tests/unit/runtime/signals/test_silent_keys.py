@@ -11,6 +11,7 @@ EVENTS = pk.stream("events", {"t": "int64", "k": "int64", "v": "float64"}, time=
 ROWS = [(0, 1, 1.0), *((t, 2, float(t % 7)) for t in range(1, 200))]
 SCHEMA = EVENTS.schema
 X = EVENTS.signal("v", by="k")
+LASTING = EVENTS.signal("v", by="k", lasting=3)
 
 
 def counts(stream: pk.Stream) -> pk.Stream:
@@ -33,6 +34,10 @@ LEAVING = {
     .to_stream()
     .window(10)
     .agg(last=pk.max("end")),
+    "chopped while it lasts": counts(LASTING.chop(5).to_stream()),
+    "weighted while it lasts": counts(LASTING.per(5).time_mean().to_stream()),
+    "on a grid while it lasts": counts(LASTING.resample(every=5, method="last").to_stream()),
+    "interpolated between samples that are near": counts(X.resample(every=5, max_gap=9).to_stream()),
 }
 WAITING = {
     "ends": X.to_stream().window(10).agg(last=pk.max("end")),
@@ -73,6 +78,11 @@ def test_what_depends_on_the_next_sample_waits_for_it_and_explain_says_so(which:
     assert not early
     assert in_order(late) == in_order(WAITING[which].collect(batch(ROWS)).to_pylist())
     assert "a key without further samples delays what follows" in str(WAITING[which].explain())
+
+
+@pytest.mark.parametrize("which", LEAVING)
+def test_explain_names_no_delay_where_rows_leave(which: str) -> None:
+    assert "a key without further samples delays" not in str(LEAVING[which].explain())
 
 
 def test_explain_says_that_rows_leave_when_they_begin() -> None:
