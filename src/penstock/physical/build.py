@@ -28,7 +28,7 @@ from penstock.physical.verify import verify
 from penstock.plan.nodes import Source
 from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup, Within
 from penstock.types.time import Time
-from penstock.types.windows import Calendar, Count, Session, TimeWindow, Unbounded, Window
+from penstock.types.windows import Count, Session, TimeWindow, Unbounded, Window
 
 
 def physical(program: ir.Program, sources: Sequence[Source], mode: ph.Mode, settings: Settings) -> ph.Plan:
@@ -66,7 +66,7 @@ class _Builder:
             case ir.Distinct() as body:
                 return [_distinct(this, body)]
             case ir.Top(source=source, k=k, by=by, ties=ties):
-                return [_node(this, (source,), ph.TopK(k, by, ties), _window_results(this))]
+                return [_node(this, (source,), ph.TopK(k, by, ties), ph.OldestOpenWindow())]
             case ir.Signals() as body:
                 return [self._signals(this, body)]
 
@@ -244,13 +244,7 @@ def _windows_time(body: ir.Reduce | ir.Attach | ir.Apply) -> ph.WatermarkRule:
 
 
 def _rows_of(window: Window) -> ph.WatermarkRule:
-    match window:
-        case TimeWindow(size=size):
-            return ph.Lags(size)
-        case Calendar() | Session() | Count():
-            return ph.OldestOpenWindow()
-        case _:
-            return ph.OldestOpenWindow()
+    return ph.Lags(window.size) if isinstance(window, TimeWindow) else ph.OldestOpenWindow()
 
 
 def _asof_time(body: jn.Asof) -> ph.WatermarkRule:
@@ -276,11 +270,6 @@ def _interval_time(how: str, lo: int, hi: int) -> ph.WatermarkRule:
     right = max(-lo, 0) if how in ("right", "full") else 0
     wait = max(left, right)
     return ph.Lags(wait) if wait else ph.Follows()
-
-
-def _window_results(this: ir.Object) -> ph.WatermarkRule:
-    """Rows of a window leave when it closes."""
-    return ph.OldestOpenWindow()
 
 
 # --- nodes ----------------------------------------------------------------------------------------------
