@@ -9,19 +9,23 @@
            | Aggregate(function, args, where, options)   a reduction over a window's rows
            | Reduced(index)                  inside the IR: the value of a numbered reduction
 
-Nodes are immutable and compare by structure, so equal subexpressions are found with `==`. They carry
-no types: only `typing.type_of(expr, schema)` computes them.
+Nodes are immutable and compare by structure, so equal subexpressions are found with `==`. Composite nodes are interned
+(`interning.py`): an expression is a graph, and every traversal visits each of its nodes once. Nodes carry no types:
+only `typing.type_of(expr, schema)` computes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 
+from penstock.expr.interning import Node
 from penstock.types.arrow import require_name
 
+T = TypeVar("T")
 Options = tuple[tuple[str, object], ...]
 
 
@@ -45,33 +49,33 @@ class Literal:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+@dataclass(frozen=True, slots=True, eq=False)
+class Call(Node):
     function: str
     args: tuple[Expr, ...]
     options: Options = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Cast:
+@dataclass(frozen=True, slots=True, eq=False)
+class Cast(Node):
     arg: Expr
     type: pa.DataType
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+@dataclass(frozen=True, slots=True, eq=False)
+class Case(Node):
     branches: tuple[tuple[Expr, Expr], ...]
     otherwise: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class IsIn:
+@dataclass(frozen=True, slots=True, eq=False)
+class IsIn(Node):
     arg: Expr
     values: tuple[Literal, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregate:
+@dataclass(frozen=True, slots=True, eq=False)
+class Aggregate(Node):
     function: str
     args: tuple[Expr, ...]
     where: Expr | None = None
@@ -132,11 +136,33 @@ def with_children(expr: Expr, new: tuple[Expr, ...]) -> Expr:
             return expr
 
 
+def ordered(*exprs: Expr) -> list[Expr]:
+    """List the distinct nodes of expressions, children before their parents."""
+    found: dict[int, Expr] = {}
+    waiting = list(reversed(exprs))
+    while waiting:
+        node = waiting[-1]
+        missing = () if id(node) in found else [each for each in children(node) if id(each) not in found]
+        if missing:
+            waiting.extend(reversed(missing))
+        else:
+            found[id(node)] = waiting.pop()
+    return list(found.values())
+
+
+def fold(expr: Expr, rule: Callable[[Expr, tuple[T, ...]], T]) -> T:
+    """Compute a value for every distinct node once, from the values of its children."""
+    made: dict[int, T] = {}
+    for node in ordered(expr):
+        made[id(node)] = rule(node, tuple(made[id(child)] for child in children(node)))
+    return made[id(expr)]
+
+
 def rewrite(expr: Expr, rule: Callable[[Expr], Expr]) -> Expr:
-    """Apply `rule` to every node, leaves first."""
-    old = children(expr)
-    new = tuple(rewrite(child, rule) for child in old)
-    return rule(expr if new == old else with_children(expr, new))
+    """Apply `rule` to every distinct node once, leaves first."""
+    if not children(expr):
+        return rule(expr)
+    return fold(expr, lambda node, new: rule(node if new == children(node) else with_children(node, new)))
 
 
 def substitute(expr: Expr, columns: dict[str, Expr]) -> Expr:
@@ -149,14 +175,50 @@ def substitute(expr: Expr, columns: dict[str, Expr]) -> Expr:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """Yield every node, parents before children."""
-    yield expr
-    for child in children(expr):
-        yield from walk(child)
+    """Yield every distinct node once, in the order in which they are written."""
+    seen: set[int] = set()
+    waiting = [expr]
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            waiting.extend(reversed(children(node)))
+
+
+def occurrences(*exprs: Expr) -> list[tuple[Expr, int]]:
+    """List the distinct nodes, parents first, each with the number of times it occurs in the expressions written as trees."""
+    nodes = ordered(*exprs)
+    counts = dict.fromkeys(map(id, nodes), 0)
+    for each in exprs:
+        counts[id(each)] += 1
+    for node in reversed(nodes):
+        for child in children(node):
+            counts[id(child)] += counts[id(node)]
+    return [(node, counts[id(node)]) for node in reversed(nodes)]
+
+
+def depth(expr: Expr) -> int:
+    """Count the nodes on the longest path down an expression."""
+    if not isinstance(expr, Node):
+        return 1
+    if "depth" not in expr.facts:
+        fold(expr, _depth)
+    found: int = expr.facts["depth"]
+    return found
+
+
+def _depth(expr: Expr, below: tuple[int, ...]) -> int:
+    found = 1 + max(below, default=0)
+    if isinstance(expr, Node):
+        expr.facts["depth"] = found
+    return found
 
 
 def columns_of(expr: Expr) -> frozenset[str]:
     """Return the columns an expression reads."""
+    if isinstance(expr, Column):
+        return frozenset({expr.name})
     return frozenset(node.name for node in walk(expr) if isinstance(node, Column))
 
 

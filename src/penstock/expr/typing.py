@@ -43,6 +43,18 @@ def type_of(expr: Expr, schema: pa.Schema, reduced: Sequence[pa.DataType] = ()) 
             return dtype
         case Reduced(index=index):
             return reduced[index]
+    found = expr.facts.get("type")
+    if found is None or found[0] is not schema or found[1] is not reduced:
+        # Passes ask for the types of one scope at a time: one is kept, so that each node is typed once per scope.
+        found = expr.facts["type"] = schema, reduced, _composite_type(expr, schema, reduced)
+    dtype = found[2]
+    return dtype
+
+
+def _composite_type(
+    expr: Call | Cast | Case | IsIn | Aggregate, schema: pa.Schema, reduced: Sequence[pa.DataType]
+) -> pa.DataType:
+    match expr:
         case Call():
             return _call_type(expr, schema, reduced)
         case Cast(arg=arg, type=dtype):
@@ -59,11 +71,21 @@ def column_type(name: str, schema: pa.Schema) -> pa.DataType:
     """Return a column's type; suggest similar names if there is no such column."""
     if not isinstance(name, str):
         raise ExpressionTypeError(f"a column is named by a string, not by a {type(name).__name__}")
-    if name in schema.names:  # checked in Python: Arrow cannot encode a lone surrogate
-        return schema.field(name).type
+    place = place_of(name, schema)
+    if place is not None:
+        return schema.field(place).type
     near = get_close_matches(name, schema.names, n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise UnknownColumnError(f"there is no column {name!r}{hint} (columns: {listed(schema.names)})")
+
+
+def place_of(name: str, schema: pa.Schema) -> int | None:
+    """Return the place of a column in a schema, in constant time; None if there is no such column."""
+    try:
+        place: int = schema.get_field_index(name)
+    except UnicodeEncodeError:  # a lone surrogate
+        return None
+    return None if place < 0 else place
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:

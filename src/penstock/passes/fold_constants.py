@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.expr.evaluate import evaluate
-from penstock.expr.nodes import Call, Case, Expr, Field, Literal, children, with_children
+from penstock.expr.nodes import Call, Case, Expr, Field, Literal, children, fold, with_children
 from penstock.expr.typing import type_of
 from penstock.ir.nodes import Attach, Body, Object, Program, Reduce, Reduction, Samples, Signals
 from penstock.ir.scope import result_scope, result_types
@@ -99,13 +99,12 @@ def _predicate(where: Expr | None, fold: Fold) -> Expr | None:
 
 
 def _folding(schema: pa.Schema, reduced: Sequence[pa.DataType] = ()) -> Fold:
-    def fold(expr: Expr) -> Expr:
-        old = children(expr)
-        new = tuple(fold(child) for child in old)
-        whole = expr if new == old else _retyped(expr, with_children(expr, new), schema, reduced)
+    def rule(expr: Expr, new: tuple[Expr, ...]) -> Expr:
+        same = new == children(expr)
+        whole = expr if same else _retyped(expr, with_children(expr, new), schema, reduced)
         return _retyped(whole, _simplified(_computed(whole)), schema, reduced)
 
-    return fold
+    return lambda expr: fold(expr, rule)
 
 
 def _retyped(expr: Expr, candidate: Expr, schema: pa.Schema, reduced: Sequence[pa.DataType]) -> Expr:
@@ -130,10 +129,10 @@ def _computed(expr: Expr) -> Expr:
 
 def _simplified(expr: Expr) -> Expr:
     match expr:
-        case Call(function="and", args=(first, second)):
-            return _absorbed(first, second, expr, neutral=True)
-        case Call(function="or", args=(first, second)):
-            return _absorbed(first, second, expr, neutral=False)
+        case Call(function="and"):
+            return _absorbed(expr, neutral=True)
+        case Call(function="or"):
+            return _absorbed(expr, neutral=False)
         case Call(function="not", args=(Call(function="not", args=(inner,)),)):
             return inner
         case Case():
@@ -142,14 +141,15 @@ def _simplified(expr: Expr) -> Expr:
             return expr
 
 
-def _absorbed(first: Expr, second: Expr, whole: Expr, *, neutral: bool) -> Expr:
-    """Remove the neutral side of `and` (true) or `or` (false); the opposite constant is the result."""
-    for side, other in ((first, second), (second, first)):
-        if _is(side, value=neutral):
-            return other
-        if _is(side, value=not neutral):
-            return side
-    return whole
+def _absorbed(whole: Call, *, neutral: bool) -> Expr:
+    """Remove the neutral operands of `and` (true) or `or` (false); the opposite constant is the result."""
+    opposite = next((each for each in whole.args if _is(each, value=not neutral)), None)
+    if opposite is not None:
+        return opposite
+    rest = tuple(each for each in whole.args if not _is(each, value=neutral))
+    if len(rest) == len(whole.args):
+        return whole
+    return Call(whole.function, rest) if len(rest) > 1 else (*rest, whole.args[0])[0]
 
 
 def _decided(case: Case) -> Expr:

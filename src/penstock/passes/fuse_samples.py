@@ -28,7 +28,7 @@ from penstock.analysis.substitution import (
     inlined_reduction,
 )
 from penstock.analysis.totality import is_total
-from penstock.expr.nodes import Column, Expr, Field, Literal, columns_of, walk
+from penstock.expr.nodes import Column, Expr, Field, Literal, columns_of, occurrences
 from penstock.ir.nodes import Attach, Merge, Object, Program, Reduce, Reduction, Samples
 from penstock.ir.scope import result_scope, result_types
 from penstock.types.time import Time
@@ -223,9 +223,10 @@ def _affordable(this: Object, before: Object, program: Program) -> bool:
 
 def _growth(this: Object, fields: tuple[Field, ...]) -> int:
     """Count the nodes duplicated because a column is referenced more than once."""
-    uses = Counter(
-        node.name for expr in _expressions(this) for node in walk(expr) if isinstance(node, Column)
-    )
+    uses: Counter[str] = Counter()
+    for node, count in occurrences(*_expressions(this)):
+        if isinstance(node, Column):
+            uses[node.name] += count
     sizes = {each.name: _size(each.expr) for each in fields}
     return sum((count - 1) * sizes.get(name, 0) for name, count in uses.items())
 
@@ -257,4 +258,6 @@ def _size_of(body: Samples) -> int:
 
 def _size(expr: Expr) -> int:
     """Count the nodes that compute something: columns and constants cost nothing."""
-    return sum(not isinstance(node, Column | Literal) for node in walk(expr))
+    if isinstance(expr, Column | Literal):
+        return 0
+    return sum(count for node, count in occurrences(expr) if not isinstance(node, Column | Literal))

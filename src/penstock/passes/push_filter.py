@@ -30,8 +30,8 @@ from penstock.expr.nodes import (
     Field,
     IsIn,
     Reduced,
-    children,
     columns_of,
+    fold,
     substitute,
     walk,
 )
@@ -187,12 +187,16 @@ def _reads_reduction(expr: Expr) -> bool:
 
 def _blind_to_zero(expr: Expr, floats: set[str]) -> bool:
     """Return whether float keys are only compared: comparisons treat 0.0 and -0.0 as equal."""
+    return fold(expr, lambda node, below: _is_blind(node, below, floats))
+
+
+def _is_blind(expr: Expr, below: tuple[bool, ...], floats: set[str]) -> bool:
     match expr:
         case Column(name=name):
             return name not in floats
         case Call(function=function, args=args) if function in _BLIND:
-            return all(isinstance(arg, Column) or _blind_to_zero(arg, floats) for arg in args)
+            return all(isinstance(arg, Column) or blind for arg, blind in zip(args, below, strict=True))
         case IsIn(arg=Column()):
             return True
         case _:
-            return all(_blind_to_zero(child, floats) for child in children(expr))
+            return all(below)

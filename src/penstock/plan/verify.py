@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.errors import VerificationError
 from penstock.expr.nodes import Aggregate as AggregateExpr
-from penstock.expr.nodes import Column, Expr, Field, children, has_aggregate
+from penstock.expr.nodes import Column, Expr, Field, fold, has_aggregate
 from penstock.expr.typing import type_of
 from penstock.ir.signals.verify import verify as verify_signals
 from penstock.plan.join_schema import pair_schema
@@ -161,10 +161,14 @@ def _fields_of_groups(fields: tuple[Field, ...], groups: set[str]) -> None:
 
 def outer_columns(expr: Expr) -> frozenset[str]:
     """Return the columns read outside of any aggregate."""
+    return fold(expr, _outer_columns)
+
+
+def _outer_columns(expr: Expr, below: tuple[frozenset[str], ...]) -> frozenset[str]:
     match expr:
         case AggregateExpr():
             return frozenset()
         case Column(name=name):
             return frozenset({name})
         case _:
-            return frozenset().union(*(outer_columns(child) for child in children(expr)))
+            return frozenset().union(*below)

@@ -17,7 +17,7 @@ from penstock.api.signals.pointwise import expression, guarded, pointwise, signa
 from penstock.api.signals.record import SignalRecord
 from penstock.api.signals.windows import Spanned, moved, require_numbers, rolled, shifted, windowed
 from penstock.api.stream import Stream
-from penstock.api.tracing import Function
+from penstock.api.tracing import Function, symbols
 from penstock.errors import DurationError, ExpressionTypeError, SignalError, UnknownColumnError
 from penstock.expr import nodes
 from penstock.ir.signals.nodes import VALUE, At, Chop, Resample, at
@@ -172,12 +172,13 @@ class Signal(Operators):
     def _traced(self, role: str, function: Callable[..., object]) -> tuple[nodes.Expr, list[nodes.Expr]]:
         """Call a user's function with symbols for the values: one for each, or one for all."""
         traced, names = Function(role, function), self.values.names
-        columns: list[nodes.Column] = [nodes.Column(at(0, name)) for name in names]
-        symbols: list[object] = [Expr(each) for each in columns]
+        columns: list[nodes.Expr] = [nodes.Column(at(0, name)) for name in names]
+        own = symbols(nodes.Column(at(0, name)) for name in names)
+        args: list[object] = [Expr(each) for each in own]
         if len(names) > 1 and traced.parameters() == 1:
-            symbols = [SignalRecord(dict(zip(names, symbols, strict=True)))]
-        traced.require(len(symbols), f"one for each value, {', '.join(names)}, or one for all")
-        return traced.node(traced.trace(*symbols), columns), list(columns)
+            args = [SignalRecord(dict(zip(names, args, strict=True)))]
+        traced.require(len(args), f"one for each value, {', '.join(names)}, or one for all")
+        return traced.node(traced.trace(*args), own), columns
 
     def abs(self) -> Signal:
         """Return the absolute value."""
