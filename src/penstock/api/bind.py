@@ -22,6 +22,7 @@ from penstock.expr.nulls import null_as, typed_nulls
 from penstock.expr.show import show
 from penstock.expr.typing import listed, require_bool, type_of
 from penstock.types.arrow import kind_of
+from penstock.types.choices import repeated
 from penstock.types.time import Time
 
 DEEPEST = 100
@@ -136,7 +137,7 @@ def _valued(node: nodes.Expr) -> tuple[nodes.Expr, ...]:
 
 def refuse_twice(names: Sequence[str], what: str) -> None:
     """Reject duplicate column names."""
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    twice = repeated(names)
     if twice:
         raise SchemaMismatchError(
             f"{what} would give more than one column named {twice[0]!r}; choose other names"

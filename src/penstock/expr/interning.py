@@ -9,9 +9,12 @@ The table below is the only state of this module. It holds nodes weakly; threads
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
-from typing import Any, ClassVar
+from typing import Any, TypeVar
 from weakref import ref
+
+N = TypeVar("N")
 
 
 class _Entry(ref[Any]):
@@ -53,10 +56,16 @@ class Interning(type):
     def __call__(cls, *args: Any, **named: Any) -> Any:
         whole = args if len(args) == len(cls._defaults) and not named else cls._complete(args, named)
         place = cls._unhashed
-        key = (cls, *whole) if place is None else (cls, *whole[:place], _Compared(whole[place]), *whole[place + 1 :])
+        key = (
+            (cls, *whole)
+            if place is None
+            else (cls, *whole[:place], _Compared(whole[place]), *whole[place + 1 :])
+        )
         try:
             entry = _NODES.get(key)
-        except TypeError:  # a part that is not hashable, such as a user's function object, is equal to no other
+        except (
+            TypeError
+        ):  # a part that is not hashable, such as a user's function object, is equal to no other
             return cls._made(args, named)
         found = None if entry is None else entry()
         return _added(key, cls._made(args, named)) if found is None else found
@@ -101,6 +110,20 @@ class Node(metaclass=Interning):
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
         """Copy and unpickle by construction."""
         return type(self), tuple(getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
+
+
+def ordered(roots: Iterable[N], below: Callable[[N], Sequence[N]]) -> list[N]:
+    """List the distinct nodes of a graph, those below a node before it; without recursion, at any depth."""
+    found: dict[int, N] = {}
+    waiting = [*roots][::-1]
+    while waiting:
+        node = waiting[-1]
+        missing = () if id(node) in found else [each for each in below(node) if id(each) not in found]
+        if missing:
+            waiting.extend(reversed(missing))
+        else:
+            found[id(node)] = waiting.pop()
+    return list(found.values())
 
 
 def interned() -> int:

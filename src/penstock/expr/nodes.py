@@ -22,6 +22,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from penstock.expr import interning
 from penstock.expr.interning import Node
 from penstock.types.arrow import require_name
 
@@ -87,7 +88,8 @@ class Reduced:
     index: int
 
 
-Expr = Column | Literal | Call | Cast | Case | IsIn | Aggregate | Reduced
+Composite = Call | Cast | Case | IsIn | Aggregate
+Expr = Column | Literal | Reduced | Composite
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,11 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return ()
 
 
+def composites(expr: Expr) -> list[Composite]:
+    """List the direct subexpressions that are neither columns nor constants."""
+    return [each for each in children(expr) if isinstance(each, Node)]
+
+
 def with_children(expr: Expr, new: tuple[Expr, ...]) -> Expr:
     """Rebuild `expr` with other subexpressions, in the order of `children`."""
     match expr:
@@ -138,16 +145,7 @@ def with_children(expr: Expr, new: tuple[Expr, ...]) -> Expr:
 
 def ordered(*exprs: Expr) -> list[Expr]:
     """List the distinct nodes of expressions, children before their parents."""
-    found: dict[int, Expr] = {}
-    waiting = list(reversed(exprs))
-    while waiting:
-        node = waiting[-1]
-        missing = () if id(node) in found else [each for each in children(node) if id(each) not in found]
-        if missing:
-            waiting.extend(reversed(missing))
-        else:
-            found[id(node)] = waiting.pop()
-    return list(found.values())
+    return interning.ordered(exprs, children)
 
 
 def fold(expr: Expr, rule: Callable[[Expr, tuple[T, ...]], T]) -> T:
@@ -203,15 +201,11 @@ def depth(expr: Expr) -> int:
     if not isinstance(expr, Node):
         return 1
     if "depth" not in expr.facts:
-        fold(expr, _depth)
+        for node in interning.ordered(
+            [expr], lambda node: [c for c in composites(node) if "depth" not in c.facts]
+        ):
+            node.facts["depth"] = 1 + max(map(depth, children(node)), default=0)
     found: int = expr.facts["depth"]
-    return found
-
-
-def _depth(expr: Expr, below: tuple[int, ...]) -> int:
-    found = 1 + max(below, default=0)
-    if isinstance(expr, Node):
-        expr.facts["depth"] = found
     return found
 
 

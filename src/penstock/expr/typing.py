@@ -11,16 +11,19 @@ from penstock.errors import ExpressionTypeError, UnknownColumnError
 from penstock.expr.aggregates import AGGREGATES
 from penstock.expr.conversion import castable
 from penstock.expr.functions import FUNCTIONS
+from penstock.expr.interning import ordered
 from penstock.expr.nodes import (
     Aggregate,
     Call,
     Case,
     Cast,
     Column,
+    Composite,
     Expr,
     IsIn,
     Literal,
     Reduced,
+    composites,
     has_aggregate,
 )
 from penstock.expr.rules import INSTANTS, NUMBERS, Operand, common_type, comparable
@@ -43,17 +46,32 @@ def type_of(expr: Expr, schema: pa.Schema, reduced: Sequence[pa.DataType] = ()) 
             return dtype
         case Reduced(index=index):
             return reduced[index]
-    found = expr.facts.get("type")
-    if found is None or found[0] is not schema or found[1] is not reduced:
-        # Passes ask for the types of one scope at a time: one is kept, so that each node is typed once per scope.
-        found = expr.facts["type"] = schema, reduced, _composite_type(expr, schema, reduced)
-    dtype = found[2]
+    known = expr.facts.get("type")
+    if known is not None and known[0] is schema and known[1] is reduced:
+        return known[2]
+    return _inferred(expr, schema, reduced)
+
+
+def _inferred(expr: Composite, schema: pa.Schema, reduced: Sequence[pa.DataType]) -> pa.DataType:
+    """Type each node once per scope, without recursion; a node keeps its type in the last scope only."""
+
+    def untyped(node: Composite) -> list[Composite]:
+        # The arguments of an aggregate are typed in another scope.
+        below = [] if isinstance(node, Aggregate) else composites(node)
+        return [
+            each
+            for each in below
+            if (known := each.facts.get("type")) is None or known[0] is not schema or known[1] is not reduced
+        ]
+
+    dtype = None
+    for node in ordered([expr], untyped):
+        dtype = _composite_type(node, schema, reduced)
+        node.facts["type"] = schema, reduced, dtype
     return dtype
 
 
-def _composite_type(
-    expr: Call | Cast | Case | IsIn | Aggregate, schema: pa.Schema, reduced: Sequence[pa.DataType]
-) -> pa.DataType:
+def _composite_type(expr: Composite, schema: pa.Schema, reduced: Sequence[pa.DataType]) -> pa.DataType:
     match expr:
         case Call():
             return _call_type(expr, schema, reduced)

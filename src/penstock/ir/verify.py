@@ -32,6 +32,7 @@ from penstock.ir.signals.nodes import END
 from penstock.ir.signals.verify import misplaced
 from penstock.ir.signals.verify import verify as verify_signals
 from penstock.types.arrow import kind_of, value_type
+from penstock.types.choices import repeated
 from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, Count, Session, TimeWindow, Window
 
 
@@ -233,7 +234,7 @@ def _verify_scalar(this: Object, expr: Expr, reductions: int) -> None:
 
 
 def _unique(this: Object, names: Sequence[str], what: str) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(repeated(names))
     _require(not twice, this, f"has two {what}s named {', '.join(map(repr, twice))}")
 
 

@@ -129,7 +129,7 @@ def _uses(program: Program) -> Counter[str]:
 
 
 def _affordable(body: Expression, uses: int) -> bool:
-    size = sum(1 for each in body.fields for _ in ex.walk(each.expr))
+    size = sum(count for _, count in ex.occurrences(*(each.expr for each in body.fields)))
     return uses <= 1 or (not body.reductions and size <= CHEAP)
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from penstock.errors import VerificationError
+from penstock.errors import UnsupportedError, VerificationError
 from penstock.expr.nodes import Aggregate as AggregateExpr
 from penstock.expr.nodes import Column, Expr, Field, fold, has_aggregate
-from penstock.expr.typing import type_of
+from penstock.expr.typing import place_of, type_of
 from penstock.ir.signals.verify import verify as verify_signals
 from penstock.plan.join_schema import pair_schema
 from penstock.plan.nodes import (
@@ -29,29 +29,38 @@ from penstock.plan.nodes import (
     Table,
     TopK,
     Union,
+    fact,
     inputs,
+    ordered,
 )
 from penstock.plan.schema import carries_window, schema_of, side_of, sources_of, tables_of, time_of
 from penstock.types.arrow import kind_of
 from penstock.types.pairing import DIRECTIONS, JOIN_KINDS, InWindow, Lookup
 from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, Count, TimeWindow, Window
 
+MOST_COPIES = 1 << 32
+
 
 def verify(plan: Plan) -> Plan:
     """Return the plan if it is well formed, else raise an error."""
-    _walk(plan)
+    for each in ordered(plan):
+        _node(each)
+        columns = schema_of(each).names
+        _require(len(columns) == len(set(columns)), f"{type(each).__name__} gives a column twice")
+    if fact(plan, "copies", _copies) > MOST_COPIES:
+        raise UnsupportedError(
+            f"the query is too large: its unions repeat a row more than {MOST_COPIES:,} times"
+        )
     names = [source.name for source in sources_of(plan)]
     names += [table.name for table in tables_of(plan)]
     _require(len(names) == len(set(names)), "two streams have one name")
     return plan
 
 
-def _walk(plan: Plan) -> None:
-    for each in inputs(plan):
-        _walk(each)
-    _node(plan)
-    columns = schema_of(plan).names
-    _require(len(columns) == len(set(columns)), f"{type(plan).__name__} gives a column twice")
+def _copies(plan: Plan) -> int:
+    """Count the paths on which a row of a source reaches a node."""
+    several = [each.facts["copies"] for each in inputs(plan)]
+    return sum(several) if isinstance(plan, Union) else max(several, default=1)
 
 
 def _require(holds: bool, what: str) -> None:
@@ -134,7 +143,7 @@ def _join(plan: Join | AsofJoin | RollingJoin) -> None:
 
 def _known(names: Iterable[str], schema: pa.Schema) -> None:
     for name in names:
-        _require(name in schema.names, "a column is used that the input does not have")
+        _require(place_of(name, schema) is not None, "a column is used that the input does not have")
 
 
 def _windowed(plan: Aggregate | Attach) -> None:

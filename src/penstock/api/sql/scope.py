@@ -20,6 +20,7 @@ from penstock.errors import PenstockError, SqlError, UnknownColumnError
 from penstock.expr.nodes import Column, Field
 from penstock.expr.typing import listed, type_of
 from penstock.plan.schema import bounds, carries_window, schema_of, sources_of, time_of
+from penstock.types.choices import repeated
 from penstock.types.pairing import JOIN_TIME
 from penstock.types.time import Time
 from penstock.types.windows import WINDOW_END, WINDOW_START
@@ -259,6 +260,6 @@ def project(relation: Relation, outputs: Sequence[Output], source: str, text: Te
 
 def _refuse_twice(outputs: Sequence[Output], text: Text) -> None:
     names = [each.name for each in outputs]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    twice = next(iter(repeated(names)), None)
     if twice is not None:
         raise SqlError(f"SELECT gives two columns named {twice!r}; name one of them otherwise, with AS")

@@ -18,6 +18,7 @@ from penstock.api.sql.stream_operators import SqlQuery, rows_once
 from penstock.api.sql.window_clauses import Clause
 from penstock.api.stream import Stream
 from penstock.expr.typing import listed
+from penstock.types.choices import repeated
 
 Select = Callable[[exp.Expression, "Environment", str], Relation]
 _KINDS = {"": "inner", "INNER": "inner", "CROSS": "inner", "OUTER": "", "SEMI": "semi", "ANTI": "anti"}
@@ -145,7 +146,7 @@ def _windowed(relation: Relation, clause: Clause | None, text: Text) -> Relation
 
 def _refuse_same_names(items: Sequence[Relation], text: Text, node: exp.Expression) -> None:
     names = [next((each.source for each in item.columns), "").lower() for item in items]
-    twice = [name for name in names if names.count(name) > 1]
+    twice = repeated(names)
     if twice:
         raise text.error(f"two streams in FROM are called {twice[0]!r}; give them names, with AS", node)
 
