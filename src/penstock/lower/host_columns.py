@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from penstock.expr import nodes as ex
+from penstock.expr.interning import ordered
 from penstock.expr.typing import type_of
 from penstock.kernels.text import LONGEST_LITERAL
 from penstock.lower import calendar
@@ -46,20 +47,42 @@ class HostColumns:
 
     source: pa.Schema
     fields: dict[ex.Expr, str] = field(default_factory=dict)
+    _schema: pa.Schema = field(init=False)
+    _values: dict[ex.Expr, ex.Expr] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._schema = self.source
 
     @property
     def schema(self) -> pa.Schema:
-        added = [pa.field(name, type_of(expr, self.source)) for expr, name in self.fields.items()]
-        return pa.schema([*self.source, *added])
+        """The columns of the source, then the host columns."""
+        if len(self._schema) < len(self.source) + len(self.fields):
+            added = [pa.field(name, type_of(expr, self.source)) for expr, name in self.fields.items()]
+            self._schema = pa.schema([*self.source, *added])
+        return self._schema
 
     def value(self, expr: ex.Expr) -> ex.Expr:
         """Rewrite an expression for a kernel: replace unsupported subexpressions by host columns."""
+        for node in ordered([expr], self._inside):
+            if node not in self._values:
+                self._values[node] = self._value(node)
+        return self._values[expr]
+
+    def _inside(self, expr: ex.Expr) -> tuple[ex.Expr, ...]:
+        """List the operands that a kernel computes."""
+        whole = expr in self._values or not _fits(expr, self.source)
+        return () if whole or self._stays(expr) else ex.children(expr)
+
+    def _stays(self, expr: ex.Expr) -> bool:
+        return _compares_text(expr, self.source) or _asks_null(expr)
+
+    def _value(self, expr: ex.Expr) -> ex.Expr:
         if not _fits(expr, self.source):
             return self._column(expr)
-        if _compares_text(expr, self.source) or _asks_null(expr):
+        if self._stays(expr):
             return expr
         old = ex.children(expr)
-        new = tuple(self.value(child) for child in old)
+        new = tuple(self._values[child] for child in old)
         return expr if new == old else ex.with_children(expr, new)
 
     def key(self, expr: ex.Expr) -> ex.Expr:
