@@ -80,10 +80,7 @@ class Compiled:
             if isinstance(each.body, ir.Input):
                 names = {*each.schema.names, each.time.column}
                 found[each.body.stream] |= names
-        return {
-            name: pa.schema([column for column in source.schema if column.name in found[name]])
-            for name, source in declared.items()
-        }
+        return {name: _columns(source.schema, found[name]) for name, source in declared.items()}
 
     @cached_property
     def ordered(self) -> bool:
@@ -142,6 +139,12 @@ class Compiled:
         from penstock.explain import explain  # noqa: PLC0415 - imported only for explain
 
         return explain(self, stage)
+
+
+def _columns(schema: pa.Schema, names: set[str]) -> pa.Schema:
+    if names.issuperset(schema.names):
+        return schema
+    return pa.schema([column for column in schema if column.name in names])
 
 
 @cache

@@ -32,6 +32,33 @@ def without_unread(program: Program) -> Program:
     return Program(tuple(each for each in program.objects if each.name in wanted), program.output)
 
 
+class Redefinitions:
+    """A program whose objects are replaced one by one, each in constant time, with the reader counts of every moment."""
+
+    def __init__(self, program: Program) -> None:
+        self.readers = readers(program)
+        self._objects = {each.name: each for each in program.objects}
+
+    def __getitem__(self, name: str) -> Object:
+        return self._objects[name]
+
+    def redefine(self, this: Object, definitions: Iterable[Object]) -> None:
+        """Replace an object by several, the last of which has its name."""
+        for each in definitions:
+            self._objects[each.name] = each
+            self.readers.update(sources_of(each.body))
+        self._release(sources_of(this.body))
+
+    def _release(self, sources: tuple[str, ...]) -> None:
+        """Count readers down; an object without readers reads nothing."""
+        waiting = list(sources)
+        while waiting:
+            name = waiting.pop()
+            self.readers[name] -= 1
+            if not self.readers[name]:
+                waiting += sources_of(self._objects[name].body)
+
+
 def with_signals(program: Program, rewrite: Callable[[temporal.Program], temporal.Program]) -> Program:
     """Rewrite the temporal program of every signal."""
     objects = [

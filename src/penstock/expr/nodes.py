@@ -150,6 +150,8 @@ def ordered(*exprs: Expr) -> list[Expr]:
 
 def fold(expr: Expr, rule: Callable[[Expr, tuple[T, ...]], T]) -> T:
     """Compute a value for every distinct node once, from the values of its children."""
+    if not isinstance(expr, Node):
+        return rule(expr, ())
     made: dict[int, T] = {}
     for node in ordered(expr):
         made[id(node)] = rule(node, tuple(made[id(child)] for child in children(node)))

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError, VerificationError
 from penstock.expr.nodes import Expr, Field
-from penstock.expr.typing import type_of
+from penstock.expr.typing import place_of, type_of
 from penstock.ir.join_verify import complaints
 from penstock.ir.joins import Asof, Join, RollingJoin, Table
 from penstock.ir.nodes import (
@@ -36,14 +36,16 @@ from penstock.types.choices import repeated
 from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, Count, Session, TimeWindow, Window
 
 
-def verify(program: Program) -> None:
-    """Raise `VerificationError` unless the program is well formed."""
+def verify(program: Program, before: Program | None = None) -> None:
+    """Raise `VerificationError` unless the program is well formed; `before` is a verified one that shares objects with it."""
+    checked = {} if before is None else {id(each): each for each in before.objects}
     known: dict[str, Object] = {}
     for each in program.objects:
         _require(each.name not in known, each, "is defined twice")
         for source in sources_of(each.body):
             _require(source in known, each, f"reads ~{source}, which is not defined before it")
-        _verify(each, [known[name] for name in sources_of(each.body)])
+        if id(each) not in checked or any(id(known[name]) not in checked for name in sources_of(each.body)):
+            _verify(each, [known[name] for name in sources_of(each.body)])
         known[each.name] = each
     if program.output not in known:
         raise VerificationError(f"the output ~{program.output} is not defined")
@@ -208,11 +210,13 @@ def _verify_fields(
 ) -> None:
     names = [each.name for each in fields]
     _unique(this, names, "field")
-    _require(names == this.schema.names, this, f"has fields {names} but columns {this.schema.names}")
-    for each in fields:
+    if names != this.schema.names:
+        _require(False, this, f"has fields {names} but columns {this.schema.names}")
+    for each, declared in zip(fields, this.schema.types, strict=True):
         _verify_scalar(this, each.expr, len(reduced))
-        found, declared = type_of(each.expr, scope, reduced), this.schema.field(each.name).type
-        _require(found == declared, this, f"declares {each.name!r} as {declared}, but it is {found}")
+        found = type_of(each.expr, scope, reduced)
+        if found != declared:
+            _require(False, this, f"declares {each.name!r} as {declared}, but it is {found}")
 
 
 def _verify_predicate(
@@ -239,7 +243,7 @@ def _unique(this: Object, names: Sequence[str], what: str) -> None:
 
 
 def _has_columns(this: Object, schema: pa.Schema, names: Iterable[str]) -> None:
-    missing = sorted(set(names) - set(schema.names))
+    missing = sorted({name for name in names if place_of(name, schema) is None})
     _require(not missing, this, f"needs columns that are not there: {', '.join(map(repr, missing))}")
 
 

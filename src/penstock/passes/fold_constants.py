@@ -89,7 +89,9 @@ def _reduction(reduction: _Reduction, fold: Fold) -> _Reduction:
 
 
 def _fields(fields: tuple[Field, ...], fold: Fold) -> tuple[Field, ...]:
-    return tuple(Field(each.name, fold(each.expr)) for each in fields)
+    return tuple(
+        each if (folded := fold(each.expr)) is each.expr else Field(each.name, folded) for each in fields
+    )
 
 
 def _predicate(where: Expr | None, fold: Fold) -> Expr | None:
@@ -100,6 +102,8 @@ def _predicate(where: Expr | None, fold: Fold) -> Expr | None:
 
 def _folding(schema: pa.Schema, reduced: Sequence[pa.DataType] = ()) -> Fold:
     def rule(expr: Expr, new: tuple[Expr, ...]) -> Expr:
+        if not new:
+            return expr
         same = new == children(expr)
         whole = expr if same else _retyped(expr, with_children(expr, new), schema, reduced)
         return _retyped(whole, _simplified(_computed(whole)), schema, reduced)

@@ -96,7 +96,8 @@ def _own_needs(this: Object, *, ordered: bool) -> frozenset[str]:
 
 
 def _narrow(this: Object, wanted: frozenset[str], *, ordered: bool) -> Object:
-    schema = pa.schema([each for each in this.schema if each.name in wanted])
+    whole = wanted.issuperset(this.schema.names)
+    schema = this.schema if whole else pa.schema([each for each in this.schema if each.name in wanted])
     match this.body:
         case Samples() as body:
             return replace(this, body=replace(body, fields=_wanted(body.fields, wanted)), schema=schema)

@@ -39,7 +39,8 @@ def compact(body: _Body) -> _Body:
     exprs = _expressions(body)
     read = {node.index for expr in exprs for node in walk(expr) if isinstance(node, Reduced)}
     kept = tuple(dict.fromkeys(each for index, each in enumerate(body.reductions) if index in read))
-    numbers = {index: kept.index(body.reductions[index]) for index in read}
+    places = {each: place for place, each in enumerate(kept)}
+    numbers = {index: places[body.reductions[index]] for index in read}
     fields = tuple(Field(each.name, _renumbered(each.expr, numbers)) for each in body.fields)
     return _with_reductions(body, kept, fields, numbers)
 

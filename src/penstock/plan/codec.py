@@ -111,7 +111,7 @@ def _annotations(cls: Any) -> Mapping[str, Any]:
     # Some modules of the grammar reference classes they cannot import; `nodes` has all of them.
     scope = {**vars(nodes), **vars(sys.modules[cls.__module__])}
     given = get_type_hints(cls, localns=scope)
-    return {each.name: given[each.name] for each in fields(cls)}
+    return {each.name: given[each.name] for each in fields(cls) if each.init}
 
 
 def _name(cls: type) -> str:
@@ -132,7 +132,7 @@ class _Writer:
 
     def place(self, node: Any) -> int:
         if id(node) not in self._places:
-            has = {each.name: self.value(getattr(node, each.name)) for each in fields(node)}
+            has = {each.name: self.value(getattr(node, each.name)) for each in fields(node) if each.init}
             self._places[id(node)] = self._add({"is": _name(type(node)), "has": has})
         return self._places[id(node)]
 

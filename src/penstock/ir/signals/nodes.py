@@ -42,7 +42,7 @@ is a column of the reduction's source.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -175,9 +175,13 @@ class Program:
     keys: pa.Schema
     time: Time
     pieces: bool = False
+    _by_name: dict[str, Object] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {each.name: each for each in self.objects})
 
     def __getitem__(self, name: str) -> Object:
-        return next(each for each in self.objects if each.name == name)
+        return self._by_name[name]
 
     @property
     def schema(self) -> pa.Schema:

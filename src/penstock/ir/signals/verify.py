@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from penstock.errors import PenstockError, VerificationError
-from penstock.expr.nodes import Aggregate, Expr, Reduced, walk
+from penstock.expr.nodes import Aggregate, Column, Expr, Reduced, walk
 from penstock.expr.typing import column_type, type_of
 from penstock.ir.signals.nodes import (
     Chop,
@@ -117,7 +117,7 @@ def _verify_scalar(this: Object, expr: Expr, reductions: int) -> None:
 
 def misplaced(expr: Expr, reductions: int) -> str | None:
     """Return why an expression is not scalar (an aggregate, or an undefined reduction), or None if it is."""
-    for node in walk(expr):
+    for node in () if isinstance(expr, Column) else walk(expr):
         match node:
             case Aggregate():
                 return "has an aggregate where a reduction should be named"
