@@ -21,10 +21,12 @@ from penstock.codegen.morsel_scheduler import HAS_THREADS, Frame
 from penstock.codegen.native import Argument, Arguments, Code, compile_kernel, compile_object
 from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.loop.morsels import Morsels, Progress
-from penstock.loop.nodes import Kernel
+from penstock.loop.nodes import Block, For, If, Kernel, While
 
 # Long enough that a query of some ten thousand rows never compiles twice.
 PATIENCE = 0.004
+# Per statement, once a kernel has more than ORDINARY: the larger a kernel, the longer its compilation at the FULL level.
+ORDINARY = 400
 TRIAL = 8  # morsels between two readings of the clock
 
 Start = Callable[[Callable[[], None]], None]
@@ -48,7 +50,8 @@ class TieredKernel:
     ) -> None:
         self.kernel = kernel
         self._cache = cache
-        self._patience, self._clock, self._start = patience, clock, start
+        self._patience = patience * max(1, statements(kernel.body) / ORDINARY)
+        self._clock, self._start = clock, start
         self._arguments = Arguments(kernel)
         self._lock = threading.Lock()
         self._begin()
@@ -124,3 +127,18 @@ class TieredKernel:
         """Compile at the FULL level now, and use that code from the next call on."""
         self._settled = True
         self._use(compile_kernel(self.kernel, self._cache, OptimisationLevel.FULL).code)
+
+
+def statements(body: Block) -> int:
+    """Count the statements of a block, with those of inner blocks."""
+    count, waiting = 0, [body]
+    while waiting:
+        block = waiting.pop()
+        count += len(block)
+        for each in block:
+            match each:
+                case If(then=then, orelse=orelse):
+                    waiting += [then, orelse]
+                case For(body=inner) | While(body=inner):
+                    waiting.append(inner)
+    return count

@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.loop.abi import KEYS, SLOTS, WORDS, numbered
 from penstock.loop.nodes import I128
-from penstock.runtime.buffer_pool import APART
+from penstock.runtime.buffer_pool import APART, PAGE
 from penstock.runtime.buffers import LARGE, TOO_LARGE, filled, numpy_type, rooms, words_per_cell
 from penstock.runtime.fragments import Fragments, StateSpec, continued, take_cells
 from penstock.runtime.hashing import bucket_count, buckets_for, hash_words
@@ -267,7 +267,7 @@ def cells_for(specs: Sequence[StateSpec], many: int) -> tuple[list[np.ndarray], 
 
 def _filled(place: int, spec: StateSpec, many: int) -> np.ndarray:
     """Allocate identities for the state at `place`; staggered, because large arrays begin at the same offset of a page."""
-    apart = place * APART // numpy_type(spec.type).itemsize
+    apart = place * APART % PAGE // numpy_type(spec.type).itemsize
     return filled(spec.type, spec.identity, many + apart // words_per_cell(spec.type))[apart:]
 
 

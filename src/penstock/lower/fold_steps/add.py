@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.kernels.cells import Cell, is_nan
+from penstock.kernels.cells import Cell, disjunction, is_nan
 from penstock.kernels.monoids import Values
 from penstock.loop.abi import NEED_KEYS, NEED_SLOTS, NEED_WIDE
 from penstock.loop.nodes import I64, U64, Overflows, Value, Var, as_value, const, select
@@ -111,15 +111,14 @@ class Addition:
 
     def _overflow(self, updates: Sequence[Update], contributions: Sequence[Contribution]) -> Value | None:
         """Whether a 64-bit sum would overflow with the row; None if there are no such sums."""
-        overflow: Value | None = None
+        overflows: list[Value] = []
         for monoid, update, (values, active) in zip(
             self.frame.spec.monoids, updates, contributions, strict=True
         ):
             if monoid.guarded:
                 leaves = _leaves_64_bits(update.old[0], values[0])
-                leaves = leaves if active is None else leaves & active
-                overflow = leaves if overflow is None else overflow | leaves
-        return overflow
+                overflows.append(leaves if active is None else leaves & active)
+        return disjunction(overflows)
 
     def _store(self, at: Value, updates: Sequence[Update]) -> None:
         spec, k = self.frame.spec, self.frame.k
