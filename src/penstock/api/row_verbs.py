@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 import pyarrow as pa
 
+from penstock.analysis.predicates import both
 from penstock.api.arguments import shown
 from penstock.api.bind import flat, predicate, refuse_twice, row_fields
 from penstock.api.expr import Expr
 from penstock.api.names import free_name
 from penstock.errors import ExpressionTypeError, SchemaMismatchError, UnsupportedError, WindowError
-from penstock.expr.nodes import Call, Column, Field
+from penstock.expr.nodes import Column, Field
 from penstock.expr.typing import column_type
 from penstock.plan.nodes import Distinct, Filter, Plan, Project, TopK, Union
 from penstock.plan.schema import carries_window, schema_of, sequences_of, time_of
@@ -29,10 +31,7 @@ def filtered(plan: Plan, predicates: Sequence[object], values: Mapping[str, obje
     checked = [predicate(each, schema, time, "filter") for each in given]
     if not checked:
         return plan
-    whole = checked[0]
-    for each in checked[1:]:
-        whole = Call("and", (whole, each))
-    return Filter(plan, whole)
+    return Filter(plan, reduce(both, checked))
 
 
 def selected(plan: Plan, exprs: Sequence[object], named: Mapping[str, object]) -> Plan:

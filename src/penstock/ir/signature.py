@@ -26,6 +26,7 @@ _PARTS = {
     "spans": "look-backs", "subset": "columns", "exact": "exact matches", "within": "window",
 }  # fmt: skip
 _LENGTHS = ("within", "tolerance")
+LONGEST = 1 << 20
 _CONSTANT = ex.Column("?")
 
 
@@ -56,6 +57,8 @@ def _text(node: object) -> str:
     match node:
         case tuple():
             return f"[{','.join(map(_text, node))}]"
+        case _ if isinstance(node, ex.Composite):
+            return _expression_text(node)
         case _ if is_dataclass(node):
             parts = [_text(getattr(node, each.name)) for each in fields(node) if each.compare]
             return f"[{type(node).__name__},{','.join(parts)}]"
@@ -65,6 +68,31 @@ def _text(node: object) -> str:
             return repr(node)
         case _:
             return f"{type(node).__name__}:{node!s}"
+
+
+def _expression_text(expr: ex.Expr) -> str:
+    """Serialise a graph as a tree; a text that would be too long is replaced by its digest."""
+    texts: dict[int, str] = {}
+    for node in ex.ordered(expr):
+        text = _node_text(node, texts)
+        texts[id(node)] = text if len(text) <= LONGEST else f"[#,{hashlib.sha256(text.encode()).hexdigest()}]"
+    return texts[id(expr)]
+
+
+def _node_text(node: ex.Expr, texts: dict[int, str]) -> str:
+    """Serialise a node whose operands are serialised already."""
+
+    def text(part: object) -> str:
+        if id(part) in texts and isinstance(part, ex.Expr):
+            return texts[id(part)]
+        return f"[{','.join(map(text, part))}]" if isinstance(part, tuple) else _text(part)
+
+    match node:
+        case ex.Column() | ex.Literal() | ex.Reduced():
+            return _text(node)
+        case _:
+            parts = [text(getattr(node, each.name)) for each in fields(node) if each.compare]
+            return f"[{type(node).__name__},{','.join(parts)}]"
 
 
 # --- descriptions -----------------------------------------------------------------------------------------

@@ -200,13 +200,14 @@ def _depends_on_order(program: Program) -> bool:
 
 def _order_is_given(name: str, program: Program) -> bool:
     """Return whether results are in row order: those of look-backs and joins, through operators that keep the order."""
-    match program[name].body:
-        case Lookback() | RollingJoin() | Join():
-            return True
-        case Samples() | Merge() | Distinct() | Top() as body:
-            return any(_order_is_given(source, program) for source in sources_of(body))
-        case _:
-            return False
+    reached = {name}
+    for each in reversed(program.objects):
+        match each.body:
+            case Lookback() | RollingJoin() | Join() if each.name in reached:
+                return True
+            case Samples() | Merge() | Distinct() | Top() if each.name in reached:
+                reached.update(sources_of(each.body))
+    return False
 
 
 def _aligned(program: Program) -> Program:
