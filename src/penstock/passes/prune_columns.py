@@ -244,15 +244,15 @@ def _without_identities(program: Program) -> Program:
         for name in sources_of(each.body)
     }
     instead: dict[str, str] = {}
-    objects: list[Object] = []
+    objects: dict[str, Object] = {}
     for each in program.objects:
         moved = replace(each, body=_redirected(each.body, instead))
-        before = next((made for made in objects if made.name in sources_of(moved.body)), None)
-        if before is not None and _repeats(moved, before, whole=each.name in whole):
-            instead[each.name] = before.name
+        sources = sources_of(moved.body)
+        if len(sources) == 1 and _repeats(moved, objects[sources[0]], whole=each.name in whole):
+            instead[each.name] = sources[0]
         else:
-            objects.append(moved)
-    return without_unread(Program(tuple(objects), instead.get(program.output, program.output)))
+            objects[each.name] = moved
+    return without_unread(Program(tuple(objects.values()), instead.get(program.output, program.output)))
 
 
 def _repeats(this: Object, before: Object, *, whole: bool) -> bool:

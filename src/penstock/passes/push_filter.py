@@ -84,7 +84,7 @@ def _below_having(this: Object, body: Reduce, having: Expr, program: Program) ->
 def _below_source(this: Object, body: Samples, where: Expr, program: Program) -> Program | None:
     """Move conjuncts of a filter below the window or distinct before it."""
     before = program[body.source]
-    if readers(program)[before.name] > 1:
+    if not isinstance(before.body, Reduce | Attach | Distinct) or readers(program)[before.name] > 1:
         return None
     match before.body:
         case Reduce() | Attach():
