@@ -184,7 +184,8 @@ def objects_of(program: ir.Program) -> dict[str, bytes]:
     """Compile the kernels a run starts with, and return their object code for other processes."""
     from penstock.codegen.cache import object_key  # noqa: PLC0415
     from penstock.codegen.native import compile_kernel  # noqa: PLC0415 - loads LLVM
+    from penstock.codegen.tiers import best_level  # noqa: PLC0415
     from penstock.explain import kernels  # noqa: PLC0415
 
-    made = [compile_kernel(kernel, kernel_cache()) for kernel in kernels(program)]
+    made = [compile_kernel(kernel, kernel_cache(), best_level(kernel)) for kernel in kernels(program)]
     return {object_key(each.kernel, each.effort): each.object_code for each in made}

@@ -27,6 +27,9 @@ from penstock.loop.nodes import Block, For, If, Kernel, While
 PATIENCE = 0.004
 # Per statement, once a kernel has more than ORDINARY: the larger a kernel, the longer its compilation at the FULL level.
 ORDINARY = 400
+# Larger kernels keep their first code: LLVM's time at the FULL level grows with about the power 1.5 of a kernel's length
+# (200 sums 4 s, 1,000 sums a minute), however the kernel is divided into loops.
+LARGEST = 16_000
 TRIAL = 8  # morsels between two readings of the clock
 
 Start = Callable[[Callable[[], None]], None]
@@ -51,6 +54,7 @@ class TieredKernel:
         self.kernel = kernel
         self._cache = cache
         self._patience = patience * max(1, statements(kernel.body) / ORDINARY)
+        self._best = best_level(kernel)
         self._clock, self._start = clock, start
         self._arguments = Arguments(kernel)
         self._lock = threading.Lock()
@@ -64,7 +68,7 @@ class TieredKernel:
             else self._cache.soonest(self.kernel, compile_object)
         )
         self._spent = 0.0
-        self._settled = made.effort is OptimisationLevel.FULL
+        self._settled = made.effort in (self._best, OptimisationLevel.FULL)
         return self._use(made.code)
 
     def _use(self, code: Code) -> Code:
@@ -127,6 +131,11 @@ class TieredKernel:
         """Compile at the FULL level now, and use that code from the next call on."""
         self._settled = True
         self._use(compile_kernel(self.kernel, self._cache, OptimisationLevel.FULL).code)
+
+
+def best_level(kernel: Kernel) -> OptimisationLevel:
+    """Return the level that a kernel's code reaches at most."""
+    return OptimisationLevel.QUICK if statements(kernel.body) > LARGEST else OptimisationLevel.FULL
 
 
 def statements(body: Block) -> int:
