@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.kernels.monoids import Monoid, Values
-from penstock.kernels.monoids.base import named
+from penstock.algorithms.monoids import Monoid, Values
+from penstock.algorithms.monoids.base import named
 from penstock.loop.abi import numbered
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import Buffer, Kernel, Type, Value

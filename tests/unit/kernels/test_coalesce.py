@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kernels.signals.coalesce import beginnings, intervals
 from penstock.loop.nodes import F64, I32, Type
+from penstock.operators.signals.kernels.coalesce import beginnings, intervals
 from tests.unit.kernels.running import run
 
 ORIGIN, STRIDE = -7, 3

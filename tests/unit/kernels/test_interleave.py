@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.kernels.signals.interleave import NEVER_ENDS, interleave, part_of_lanes
 from penstock.loop.nodes import F64, I32
+from penstock.operators.signals.kernels.interleave import NEVER_ENDS, interleave, part_of_lanes
 from tests.unit.kernels.running import run
 
 BITS = 3  # of the runs in a bucket

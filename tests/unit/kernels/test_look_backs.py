@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kernels.window_frames import look_back_frames
+from penstock.algorithms.sorted_partitions.frame_kernels import look_back_frames
 from penstock.loop.nodes import Kernel
 from tests.unit.kernels.running import run
 

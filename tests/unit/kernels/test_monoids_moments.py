@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.kernels import monoids
+from penstock.algorithms import monoids
 from penstock.loop.nodes import F32, F64, I64, U8, U64, Type
 from penstock.loop.numbers import limits
 from tests.unit.kernels.folding import FORMS, folded

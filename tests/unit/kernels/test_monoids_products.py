@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.algorithms import monoids
+from penstock.algorithms.monoids.products import LARGE, NEGATIVE, ZERO
 from penstock.expr.aggregates.sums import float_product
-from penstock.kernels import monoids
-from penstock.kernels.monoids.products import LARGE, NEGATIVE, ZERO
 from penstock.loop.nodes import F64, I8, I64, U64, Type
 from penstock.loop.numbers import limits
 from tests.unit.kernels.folding import FORMS, folded

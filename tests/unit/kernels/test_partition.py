@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.kernels.sort import partition
-from penstock.kernels.sort.partition import fill_lanes, fill_many_lanes
+from penstock.algorithms.sort import partition
+from penstock.algorithms.sort.partition import fill_lanes, fill_many_lanes
+from penstock.algorithms.sorted_partitions import partition as at_run_time
 from penstock.loop.nodes import F64, I64, Kernel
-from penstock.runtime.sorted_partitions import partition as at_run_time
 from tests.unit.kernels.running import run
 
 COLUMNS = (I64, F64)

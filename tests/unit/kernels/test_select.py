@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.kernels.select import Selection
+from penstock.algorithms.selection import Selection
 from penstock.loop.abi import LANES, positions_table
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I32, I64, U8, Buffer, Kernel, Value, Var

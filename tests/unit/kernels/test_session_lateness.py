@@ -7,7 +7,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from penstock.kernels.session_lateness import (
+from penstock.loop.nodes import Kernel
+from penstock.operators.sorted_windows.kernels.session_lateness import (
     ACCEPTED,
     CUT,
     END_OF_TIME,
@@ -15,7 +16,6 @@ from penstock.kernels.session_lateness import (
     START_OF_TIME,
     session_lateness,
 )
-from penstock.loop.nodes import Kernel
 from tests.unit.kernels.running import run
 
 

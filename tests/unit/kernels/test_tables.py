@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.kernels.cells import Cell
-from penstock.kernels.monoids import count, least
-from penstock.kernels.tables.keys import DenseKeys, KeyReader, key_word
-from penstock.kernels.tables.number_keys import index_kernel
-from penstock.kernels.tables.panes import PaneSlots
-from penstock.kernels.tables.probe import find_or_insert, hash_word
+from penstock.algorithms.expressions.cells import Cell
+from penstock.algorithms.hash_table.group_kernels import DenseKeys, KeyReader, key_word
+from penstock.algorithms.hash_table.number_keys import index_kernel
+from penstock.algorithms.hash_table.probe import find_or_insert, hash_word
+from penstock.algorithms.monoids import count, least
 from penstock.loop.abi import DONE, KEYS, NEED_KEYS, NEED_SLOTS, SLOTS, STATUS, WORDS, numbered
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import F32, F64, I32, I64, U8, U64, Kernel, Type, const
 from penstock.loop.numbers import bits_of
+from penstock.operators.pane_aggregate.kernels.pane_slots import PaneSlots
 from penstock.runtime.hashing import buckets_for, hash_keys
 from tests.unit.codegen.compare import array
 from tests.unit.kernels.running import run

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.kernels.text import comes_before, equals_literal, intern_kernel
+from penstock.algorithms.hash_table.interner import Interner
+from penstock.algorithms.hash_table.text_kernels import comes_before, equals_literal, intern_kernel
 from penstock.loop.build import KernelBuilder
 from penstock.loop.interpret import interpret
 from penstock.loop.nodes import I32, I64, U8, Kernel, Type
-from penstock.runtime.interner import Interner
 from tests.unit.kernels.running import compiled, run
 
 SMALL = settings(max_examples=25, deadline=None)

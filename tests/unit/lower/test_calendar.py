@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.algorithms.expressions.calendar import PARTS
 from penstock.loop.abi import numbered
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, Kernel
-from penstock.lower.calendar import PARTS
 from tests.unit.kernels.running import run
 
 EPOCH = datetime(1970, 1, 1)

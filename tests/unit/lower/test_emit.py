@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pk
+from penstock.algorithms import monoids
+from penstock.analysis.panes import in_panes
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows
-from penstock.kernels import monoids
-from penstock.lower.emit_steps.merging import algorithms
-from penstock.passes.choose_aggregator import in_panes
-from penstock.runtime import emission
+from penstock.operators.pane_aggregate import emission
+from penstock.operators.pane_aggregate.kernels.emit_steps.merging import algorithms
 from penstock.runtime.engine import AGGREGATORS
 
 SCHEMA = pa.schema(

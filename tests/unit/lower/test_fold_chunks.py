@@ -10,8 +10,8 @@ import pytest
 
 import penstock as pk
 from penstock.loop.interpret import Interpreted
-from penstock.lower.fold_steps.frame import CHUNK
-from penstock.lower.fold_steps.panes import SHORTEST_RUN
+from penstock.operators.pane_aggregate.kernels.fold_steps.frame import CHUNK
+from penstock.operators.pane_aggregate.kernels.fold_steps.panes import SHORTEST_RUN
 
 ROWS = 3 * CHUNK + 77
 WIDTHS = [1, SHORTEST_RUN - 1, SHORTEST_RUN, SHORTEST_RUN + 1, 1000, CHUNK - 1, CHUNK, CHUNK + 1, 4 * CHUNK]

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
+from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.codegen.cache import KernelCache
 from penstock.codegen.native import compile_object
 from penstock.codegen.optimisation_level import OptimisationLevel
@@ -19,8 +20,7 @@ from penstock.expr.evaluate import evaluator
 from penstock.expr.typing import type_of
 from penstock.loop.abi import ERRORS, WORDS
 from penstock.loop.interpret import dtype_of
-from penstock.lower.rows import RowsSpec, build_rows
-from penstock.runtime.binding import BatchArguments
+from penstock.operators.rows.kernel import RowsSpec, build_rows
 from penstock.types.arrow import from_physical
 from penstock.types.time import Time
 

@@ -13,13 +13,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import penstock as pk
+from penstock.algorithms.partials import Partial, partials_of
+from penstock.analysis.panes import in_panes
 from penstock.expr import nodes as ex
 from penstock.expr.nodes import Column
 from penstock.ir.interpret import interpret
 from penstock.ir.nodes import Reduce, Reduction
 from penstock.ir.rows import to_rows
-from penstock.lower.partials import Partial, partials_of
-from penstock.passes.choose_aggregator import in_panes
 
 SCHEMA = pa.schema(
     {

@@ -16,6 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pk
+from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.algorithms.expressions.calls.catalogue import CALLS
+from penstock.algorithms.expressions.host_columns import HostColumns
 from penstock.codegen.native import NativeKernel, compile_kernel
 from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.expr import nodes as ex
@@ -24,10 +27,7 @@ from penstock.expr.functions import FUNCTIONS
 from penstock.expr.typing import type_of
 from penstock.loop.abi import ERRORS, WORDS
 from penstock.loop.interpret import dtype_of
-from penstock.lower.calls.catalogue import CALLS
-from penstock.lower.host_columns import HostColumns
-from penstock.lower.rows import RowsKernel, RowsSpec, build_rows
-from penstock.runtime.binding import BatchArguments
+from penstock.operators.rows.kernel import RowsKernel, RowsSpec, build_rows
 from penstock.types.arrow import from_physical, kind_of
 from penstock.types.time import Time
 

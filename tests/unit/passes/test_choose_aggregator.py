@@ -9,23 +9,17 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
+from penstock.algorithms.monoids import Monoid
+from penstock.algorithms.partials import monoid_of, partials_of
+from penstock.algorithms.sliding.kernel import Shape, SlideSpec, slide_monoids
+from penstock.analysis.panes import in_panes, panes_per_window
 from penstock.api.custom import CustomAggregate
 from penstock.expr.aggregates import AGGREGATES
 from penstock.expr.nodes import Aggregate, Column, Expr, walk
 from penstock.expr.show import show
 from penstock.expr.typing import type_of
 from penstock.ir.nodes import Program, Reduce, Reduction
-from penstock.kernels.monoids import Monoid
-from penstock.lower.partials import monoid_of, partials_of
-from penstock.lower.slide import Shape, SlideSpec, slide_monoids
-from penstock.passes.choose_aggregator import (
-    FEW_PANES,
-    Choice,
-    choices,
-    in_panes,
-    panes_per_window,
-    preferred,
-)
+from penstock.physical.choose_algorithm import FEW_PANES, Choice, choices, preferred
 from penstock.plan import nodes as pl
 from penstock.runtime.engine import AGGREGATORS
 from penstock.translate.plan_to_ir import to_ir

@@ -9,7 +9,7 @@ import pytest
 import penstock as pk
 from penstock.compile import compile_plan
 from penstock.errors import EngineError
-from penstock.passes.choose_strategy import Facts, choose, described, pane_obstacle, possible
+from penstock.physical.choose_strategy import Facts, choose, described, pane_obstacle, possible
 
 EVENTS = pk.stream("events", {"t": "int64", "a": "int64", "v": "int64"}, time="t")
 WINDOWS = EVENTS.window(10, by="a").agg(n=pk.count())

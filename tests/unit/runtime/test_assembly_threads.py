@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.runtime import window_stage
-from penstock.runtime.tasks import Tasks
+from penstock.operators.pane_aggregate import stage as window_stage
+from penstock.operators.pane_aggregate.tasks import Tasks
 
 ROWS = 6_000
 SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64(), "name": pa.string(), "i": pa.int64()})

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as pk
-from penstock.runtime import binding
-from penstock.runtime.binding import BatchArguments, views_of
+from penstock.algorithms import batch_arguments as binding
+from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.runtime.batch_views import views_of
 
 
 def test_views_of_a_batch_are_made_once_and_let_go_with_it() -> None:

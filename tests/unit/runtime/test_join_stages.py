@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.runtime.joins.stage import Port
+from penstock.operators.joins.stage import Port
 
 A = pk.stream("a", {"t": "int64", "k": "int64", "x": "int64"}, time="t")
 B = pk.stream("b", {"t": "int64", "k": "int64", "y": "int64"}, time="t")

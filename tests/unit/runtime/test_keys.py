@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from penstock.algorithms.hash_table.keys import DenseKeys, HashKeys
 from penstock.loop.abi import WORDS
-from penstock.runtime.keys import DenseKeys, HashKeys
 
 
 @pytest.mark.parametrize(

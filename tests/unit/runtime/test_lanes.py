@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
+from penstock.algorithms.sort.float_ranks import place_floats
+from penstock.algorithms.sort.is_sorted import falls
+from penstock.algorithms.sort.radix import DIGIT_BITS, radix_pass, sort_words
+from penstock.algorithms.sort.ranks import assign_ranks, float_words
+from penstock.algorithms.sort.sorting import FEW, STRETCH, Sorter
 from penstock.compile import backend_named
-from penstock.kernels.sort.float_ranks import place_floats
-from penstock.kernels.sort.is_sorted import falls
-from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass, sort_words
-from penstock.kernels.sort.ranks import assign_ranks, float_words
-from penstock.runtime.sorted_partitions.sorting import FEW, STRETCH, Sorter
 
 MANY = 300_000
 INT64 = st.integers(-(2**63), 2**63 - 1)

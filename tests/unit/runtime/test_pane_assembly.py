@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.algorithms.hash_table.keys import HashKeys
+from penstock.algorithms.window_grid import Grid, Windows
 from penstock.loop.abi import KEYS, WORDS
-from penstock.runtime.keys import HashKeys
-from penstock.runtime.pane_assembly import Frames, Windows, frames_of_pairs, frames_of_panes
-from penstock.runtime.programs import Grid
+from penstock.operators.pane_aggregate.pane_assembly import Frames, frames_of_pairs, frames_of_panes
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
 GRIDS = st.builds(Grid, st.integers(1, 40), st.integers(1, 40), st.integers(-50, 50))

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.runtime import worker
-from penstock.runtime.table import PaneTable
-from penstock.runtime.worker import Worker
+from penstock.operators.pane_aggregate import worker
+from penstock.operators.pane_aggregate.table import PaneTable
+from penstock.operators.pane_aggregate.worker import Worker
 
 ROWS = 3_000
 

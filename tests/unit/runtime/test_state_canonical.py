@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.runtime.keys import DenseKeys, HashKeys
-from penstock.runtime.window_stage import WindowStage
+from penstock.algorithms.hash_table.keys import DenseKeys, HashKeys
+from penstock.operators.pane_aggregate.stage import WindowStage
 from tests.restarts import ENGINES
 
 SCHEMA = pa.schema({"t": pa.int64(), "k": pa.string(), "n": pa.int64(), "v": pa.int64(), "x": pa.float64()})
@@ -116,8 +116,8 @@ def test_a_run_taken_up_remembers_what_it_must_not_assume() -> None:
 
 
 def test_pairs_that_fill_little_of_a_grid_are_taken_up_as_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.runtime.state.pane_cells.LARGE_GRID", 1 << 12)
-    monkeypatch.setattr("penstock.runtime.table.LARGE_GRID", 1 << 12)
+    monkeypatch.setattr("penstock.operators.pane_aggregate.state.LARGE_GRID", 1 << 12)
+    monkeypatch.setattr("penstock.operators.pane_aggregate.table.LARGE_GRID", 1 << 12)
     rows = batch(t=[10 * row for row in range(50)], k=[f"key {row}" for row in range(50)])
     patient = pk.stream("events", SCHEMA, time="t", lateness=10_000).window(10, by="k").agg(**EXACT)
     live = patient.open()

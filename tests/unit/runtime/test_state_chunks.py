@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.runtime.state.chunks import MOST_BYTES, cut
-from penstock.runtime.state.hashing import key_hashes
-from penstock.runtime.state.state_table import StateTable
+from penstock.state.chunks import MOST_BYTES, cut
+from penstock.state.hashing import key_hashes
+from penstock.state.state_table import StateTable
 
 KEYS = {
     "texts": st.sampled_from(["", "a", "b", "aa", "ab", "longer", None]),

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.runtime.state import packing
-from penstock.runtime.state.format import _HEAD, _MAGIC, VERSION, encode_file, encode_table
-from penstock.runtime.state.state import MANIFEST
+from penstock.state import packing
+from penstock.state.format import _HEAD, _MAGIC, VERSION, encode_file, encode_table
+from penstock.state.state import MANIFEST
 
 SECRET = "hunter2-swordfish"
 QUERY = (

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import StateError
-from penstock.runtime.state import packing
-from penstock.runtime.state.format import encode_table
-from penstock.runtime.state.packing import _BASES, _SCHEMA, pack, unpack
+from penstock.state import packing
+from penstock.state.format import encode_table
+from penstock.state.packing import _BASES, _SCHEMA, pack, unpack
 from tests.oracle.effort import effort
 
 ROWS = 20_000

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from penstock.algorithms.hash_table.keys import DenseKeys
 from penstock.loop.abi import SLOTS
 from penstock.loop.nodes import F64, I64, I128
-from penstock.runtime.fragments import StateSpec
-from penstock.runtime.keys import DenseKeys
-from penstock.runtime.table import PaneTable
+from penstock.operators.pane_aggregate.program import StateSpec
+from penstock.operators.pane_aggregate.table import PaneTable
 
 SPECS = (StateSpec(I64, 0), StateSpec(F64, 0.5), StateSpec(I128, 0))
 COLUMNS = 3

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.loop.morsels import Morsels
-from penstock.runtime.binding import BatchArguments
+from penstock.operators.pane_aggregate.tasks import Task, Tasks
 from penstock.runtime.stage import TimedBatch
-from penstock.runtime.tasks import Task, Tasks
 
 BATCH = pa.record_batch({"x": [1]})
 

@@ -8,11 +8,12 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.runtime import row_stages, worker
-from penstock.runtime.interner import Interner
-from penstock.runtime.row_stages import RowsStage
-from penstock.runtime.table import PaneTable
-from penstock.runtime.window_stage import WindowStage
+from penstock.algorithms.hash_table.interner import Interner
+from penstock.operators import row_stages
+from penstock.operators.pane_aggregate import worker
+from penstock.operators.pane_aggregate.stage import WindowStage
+from penstock.operators.pane_aggregate.table import PaneTable
+from penstock.operators.rows.stage import RowsStage
 
 MOST = 4_000  # bytes
 PUSHES, ROWS = 60, 50

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.runtime.join_algorithms import (
-    eager,
-    no_partitioning,
-    ordered_pairs,
-    radix,
-    sort_merge,
-    window_keys,
-)
+from penstock.algorithms.joins import eager, no_partitioning, ordered_pairs, radix, sort_merge, window_keys
 
 
 @pytest.fixture

@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from penstock.algorithms.joins.eager import Eager
+from penstock.algorithms.joins.kernels import build
+from penstock.algorithms.joins.memory import Kernels
+from penstock.algorithms.joins.no_partitioning import NoPartitioning
+from penstock.algorithms.joins.progressive_merge import ProgressiveMerge
+from penstock.algorithms.joins.radix import Radix
+from penstock.algorithms.joins.sort_merge import MultiPass, MultiWay
+from penstock.algorithms.joins.symmetric_hash import SymmetricHash
 from penstock.codegen.native import compile_kernel
-from penstock.kernels.joins import build
 from penstock.loop.interpret import interpret
 from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import Buffer, Kernel
-from penstock.runtime.join_algorithms.eager import Eager
-from penstock.runtime.join_algorithms.memory import Kernels
-from penstock.runtime.join_algorithms.no_partitioning import NoPartitioning
-from penstock.runtime.join_algorithms.progressive_merge import ProgressiveMerge
-from penstock.runtime.join_algorithms.radix import Radix
-from penstock.runtime.join_algorithms.sort_merge import MultiPass, MultiWay
-from penstock.runtime.join_algorithms.symmetric_hash import SymmetricHash
-from penstock.runtime.programs import Call
+from penstock.runtime.kernels import Call
 from tests.unit.codegen.compare import agree, both
 
 LAZY: dict[str, Callable[[Kernels], Any]] = {

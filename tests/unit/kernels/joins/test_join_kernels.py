@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.kernels.joins import KERNELS, build, plain
+from penstock.algorithms.joins import plain
+from penstock.algorithms.joins.kernels import KERNELS, build
+from penstock.algorithms.joins.ordered_pairs import InOrder
 from penstock.loop.interpret import interpret
 from penstock.loop.join_abi import MOST_RUNS, JoinSpec
 from penstock.loop.verify import verify
-from penstock.runtime.join_algorithms.ordered_pairs import InOrder
 from tests.unit.kernels.joins.joining import EAGER, LAZY, codes, compared, eagerly, expected, lazily, native
 
 LEAST, GREATEST = -(1 << 63), (1 << 63) - 1

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from penstock.kernels import monoids
-from penstock.kernels.monoids import Monoid, State, Values
-from penstock.kernels.swag.plain import Algebra, Frames
-from penstock.kernels.swag.slide import Emit, Row
+from penstock.algorithms import monoids
+from penstock.algorithms.monoids import Monoid, State, Values
+from penstock.algorithms.sliding.plain import Algebra, Frames
+from penstock.algorithms.sliding.slide import Emit, Row
 from penstock.loop.build import KernelBuilder
 from penstock.loop.interpret import dtype_of
 from penstock.loop.nodes import F64, I32, I64, U8, Buffer, Type, Value, select

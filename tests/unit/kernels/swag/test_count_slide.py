@@ -10,11 +10,18 @@ from typing import Any
 
 import pytest
 
-from penstock.kernels.swag import count_rows, plain
-from penstock.kernels.swag.accumulate import LONGEST_CHAIN, light
-from penstock.kernels.swag.count_panes import STREAMS
-from penstock.kernels.swag.count_rows import CHUNK, lanes, longest_chain, running, short_rows, two_passes
-from penstock.kernels.swag.count_slide import (
+from penstock.algorithms.sliding import count_rows, plain
+from penstock.algorithms.sliding.accumulate import LONGEST_CHAIN, light
+from penstock.algorithms.sliding.count_panes import STREAMS
+from penstock.algorithms.sliding.count_rows import (
+    CHUNK,
+    lanes,
+    longest_chain,
+    running,
+    short_rows,
+    two_passes,
+)
+from penstock.algorithms.sliding.count_slide import (
     apart,
     count_slide,
     form_of,
@@ -24,7 +31,7 @@ from penstock.kernels.swag.count_slide import (
     running_panes,
     short_panes,
 )
-from penstock.kernels.swag.slide import CountSlide, Scratch
+from penstock.algorithms.sliding.slide import CountSlide, Scratch
 from penstock.loop.abi import LANES
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import Kernel, Value

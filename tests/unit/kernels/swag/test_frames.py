@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kernels.swag import plain
-from penstock.kernels.swag.plain import Frames
-from penstock.kernels.swag.prefix_sums import prefix_sums
-from penstock.kernels.swag.recompute import recompute
-from penstock.kernels.swag.slide import Scratch, Slide
-from penstock.kernels.swag.subtract_on_evict import subtract_on_evict
-from penstock.kernels.swag.two_stacks import two_stacks
+from penstock.algorithms.sliding import plain
+from penstock.algorithms.sliding.plain import Frames
+from penstock.algorithms.sliding.prefix_sums import prefix_sums
+from penstock.algorithms.sliding.recompute import recompute
+from penstock.algorithms.sliding.slide import Scratch, Slide
+from penstock.algorithms.sliding.subtract_on_evict import subtract_on_evict
+from penstock.algorithms.sliding.two_stacks import two_stacks
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import Kernel
 from tests.unit.codegen.compare import zeros

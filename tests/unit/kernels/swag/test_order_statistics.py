@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kernels.swag import plain
-from penstock.kernels.swag.order_statistics import (
+from penstock.algorithms.order_statistics.rank_cursors import RankCursors, bits_length
+from penstock.algorithms.order_statistics.sliding import (
     RankCounts,
     Ranked,
     RankPeaks,
     memory_length,
     order_statistics,
 )
-from penstock.kernels.swag.plain import Frames, Order
-from penstock.kernels.swag.rank_cursors import RankCursors, bits_length
+from penstock.algorithms.sliding import plain
+from penstock.algorithms.sliding.plain import Frames, Order
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import F64, I32, I64, U64, Kernel, Type, Value
 from tests.unit.kernels.running import run

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 
 import penstock as pk
-from penstock.kernels.signals import changes
-from penstock.kernels.swag import incremental
-from penstock.lower.signals.fused import kernel
-from penstock.programs import signals as signal_programs
-from penstock.runtime.signals import fused
+from penstock.algorithms.sliding import incremental
+from penstock.operators.signals import build as signal_programs
+from penstock.operators.signals.fused import driver as fused
+from penstock.operators.signals.fused.kernels import changes, kernel
 from tests.oracle.signal_cases import Case, cases
 from tests.oracle.test_signals import assert_same, interpreted
 

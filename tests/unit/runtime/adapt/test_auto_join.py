@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.runtime.adapt.auto_join import AutoJoiner
-from penstock.runtime.adapt.choose_join import JoinChooser
-from penstock.runtime.adapt.tree import ALGORITHMS, TREES, Leaf, Split
+from penstock.algorithms.joins.adapt.auto_join import AutoJoiner
+from penstock.algorithms.joins.adapt.choose_join import JoinChooser
+from penstock.algorithms.joins.adapt.tree import ALGORITHMS, TREES, Leaf, Split
 from tests.unit.kernels.joins.joining import EAGER, LAZY, codes, expected, listed, native
 
 BY_SIZE = Split("rows", 50.0, Leaf("shj_jm"), Split("rows", 500.0, Leaf("mpass"), Leaf("prj")))

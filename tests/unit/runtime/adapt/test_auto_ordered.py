@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.algorithms.joins.adapt.choose_join import JoinChooser
+from penstock.algorithms.joins.adapt.default_trees import DEFAULT_TREES
+from penstock.algorithms.joins.adapt.tree import ALGORITHMS, IN_ORDER, TREES, Leaf, Split
+from penstock.algorithms.joins.adapt.window_statistics import FEATURES, WindowStatistics, observe
+from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.codegen.native import compile_kernel
-from penstock.programs.join_algorithms import in_order
-from penstock.programs.joins import lane_kernels
-from penstock.programs.kernel_factory import KernelFactory
-from penstock.runtime.adapt.auto_ordered import AutoInOrder
-from penstock.runtime.adapt.choose_join import JoinChooser
-from penstock.runtime.adapt.default_trees import DEFAULT_TREES
-from penstock.runtime.adapt.tree import ALGORITHMS, IN_ORDER, TREES, Leaf, Split
-from penstock.runtime.adapt.window_statistics import FEATURES, WindowStatistics, observe
-from penstock.runtime.joins.arrival_rate import Arrivals, at_rest
+from penstock.operators.joins.arrival_rate import Arrivals, at_rest
+from penstock.operators.joins.auto_ordered import AutoInOrder
+from penstock.operators.joins.build import lane_kernels
+from penstock.operators.joins.build_algorithms import in_order
 from tests.unit.kernels.joins.joining import codes, expected
 
 WORKSHOP = KernelFactory(compile_kernel)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.runtime.adapt.join_metrics import JoinMetrics, WatchedRun
+from penstock.algorithms.joins.adapt.watched_run import WatchedRun
+from penstock.runtime.join_metrics import JoinMetrics
 from tests.unit.kernels.joins.joining import EAGER, codes, expected, listed, native
 
 

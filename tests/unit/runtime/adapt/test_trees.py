@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.algorithms.joins.adapt.choose_join import FILE, JoinChooser, chooser, load_trees, save_trees
+from penstock.algorithms.joins.adapt.default_trees import DEFAULT_TREES
+from penstock.algorithms.joins.adapt.train_tree import Point, best_leaf, train_tree
+from penstock.algorithms.joins.adapt.tree import ALGORITHMS, Leaf, Split, decide, from_json, show, to_json
+from penstock.algorithms.joins.adapt.tree import TREES as NAMES
+from penstock.algorithms.joins.adapt.window_statistics import FEATURES, Observed, WindowStatistics, observe
 from penstock.errors import EngineError, StateError
-from penstock.runtime.adapt.choose_join import FILE, JoinChooser, chooser, load_trees, save_trees
-from penstock.runtime.adapt.default_trees import DEFAULT_TREES
-from penstock.runtime.adapt.train_tree import Point, best_leaf, train_tree
-from penstock.runtime.adapt.tree import ALGORITHMS, Leaf, Split, decide, from_json, show, to_json
-from penstock.runtime.adapt.tree import TREES as NAMES
-from penstock.runtime.adapt.window_statistics import FEATURES, Observed, WindowStatistics, observe
 
 LEAVES = st.builds(Leaf, st.sampled_from(ALGORITHMS), st.floats(0, 5))
 TREES = st.recursive(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.runtime.signals import accesses
+from penstock.operators.signals import accesses
 
 SIGNALS: dict[str, Callable[[pk.Signal], pk.Signal]] = {
     "join": lambda x: x + x.shift(7),

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.runtime.signals import interleaving
-from penstock.runtime.signals.interleaving import Interleaver
+from penstock.operators.signals import interleaving
+from penstock.operators.signals.interleaving import Interleaver
 
 ROWS, KEYS = 3_000, 20
 

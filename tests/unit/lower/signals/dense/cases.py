@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
+from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.codegen.native import compile_kernel
 from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.ir.signals.interpret import Sample, Signals
@@ -16,12 +17,11 @@ from penstock.ir.signals.nodes import Program, Resample, Sampled
 from penstock.ir.signals.show import show_program
 from penstock.loop.interpret import interpret
 from penstock.loop.nodes import Kernel
-from penstock.lower.signals.dense import Dense, dense
+from penstock.operators.signals.positional.build_kernels import CompiledDense
+from penstock.operators.signals.positional.evaluate import DenseSignals, Samples
+from penstock.operators.signals.positional.kernels import Dense, dense
 from penstock.plan.schema import schema_of, time_of
-from penstock.programs.dense_kernels import CompiledDense
-from penstock.programs.kernel_factory import KernelFactory
-from penstock.runtime.programs import Call
-from penstock.runtime.signals.dense import DenseSignals, Samples
+from penstock.runtime.kernels import Call
 
 TOLERANCE = 1e-9
 

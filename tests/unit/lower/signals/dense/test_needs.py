@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.lower.signals.dense.plan import Need
+from penstock.operators.signals.positional.kernels.plan import Need
 
 STEPS = st.integers(1, 12)
 NEEDS = st.builds(Need, st.integers(-9, 30), st.integers(-9, 30), STEPS, STEPS)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.errors import OverflowError
-from penstock.lower.signals.dense import why_not
+from penstock.operators.signals.positional.evaluate import Samples
+from penstock.operators.signals.positional.kernels import why_not
 from penstock.plan.schema import schema_of, time_of
-from penstock.runtime.signals.dense import Samples
 from tests.unit.lower.signals.dense.cases import check, evaluator, interpreted, prepared, results, samples_of
 
 SPECIAL = [math.nan, math.inf, -math.inf, -0.0, 1e30]
@@ -162,7 +162,7 @@ def test_no_cut_and_no_number_of_threads_changes_a_bit(name: str, monkeypatch: p
     samples = samples_of([data])
     whole = bits(results(evaluator(dense), samples))
     assert bits(results(evaluator(dense), samples, [1, 2, 777, 1024, 2048, 3000, 4999])) == whole
-    monkeypatch.setattr("penstock.runtime.signals.dense.LEAST_SLICE", 500)
+    monkeypatch.setattr("penstock.operators.signals.positional.evaluate.LEAST_SLICE", 500)
     for threads in (2, 5):
         assert bits(results(evaluator(dense, threads=threads), samples)) == whole
 
