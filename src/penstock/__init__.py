@@ -190,7 +190,7 @@ _NAMES = {
     "runtime.engine": "Engine",
     "api.live_sources": "scan_kafka scan_stream",
     "runtime.metrics": "Metrics",
-    "runtime.state.state": "State",
+    "state.state": "State",
     "spark.bound": "from_spark",
     "spark.session": "spark_session",
     "spark.streaming.executor_errors": "streaming_problem",

@@ -10,6 +10,8 @@ import pyarrow as pa
 from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.operators.pane_aggregate.program import Key
 
+SAMPLE = 1 << 14  # rows that choose the first key table
+
 
 def key_ranges(
     keys: Sequence[Key], arguments: BatchArguments, rows: int | None = None

@@ -28,7 +28,7 @@ from penstock.loop.abi import (
 )
 from penstock.loop.morsels import Morsels, Progress
 from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, widened
-from penstock.operators.pane_aggregate.key_ranges import key_ranges
+from penstock.operators.pane_aggregate.key_ranges import SAMPLE, key_ranges
 from penstock.operators.pane_aggregate.merge_tables import blend
 from penstock.operators.pane_aggregate.program import StateSpec, Variant, WindowProgram
 from penstock.operators.pane_aggregate.table import PaneTable
@@ -36,7 +36,6 @@ from penstock.operators.pane_aggregate.tasks import Task
 from penstock.runtime.kernels import BoundKernel
 from penstock.runtime.stage import KernelOverflowError
 
-SAMPLE = 1 << 14
 COMPACT = 1 << 12
 CELLS_AHEAD = 1 << 20  # cells allocated up front for expected panes
 # The same for many keys, where the cells are untouched zero pages and copying them later would be expensive.
