@@ -1,10 +1,11 @@
-"""Bind a windowed aggregation over panes to its kernels, for the runtime."""
+"""Build the stage of a windowed aggregation over panes, and bind its kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.algorithms.expressions.columns import RowKernel
 from penstock.algorithms.kernel_factory import KernelFactory, once, preparation
@@ -16,27 +17,52 @@ from penstock.loop.nodes import Buffer, Kernel
 from penstock.operators.pane_aggregate.kernels.emit_steps.merging import ONE_PANE
 from penstock.operators.pane_aggregate.kernels.window import Window
 from penstock.operators.pane_aggregate.program import Key, StateSpec, Variant
+from penstock.operators.pane_aggregate.stage import WindowStage
+from penstock.operators.rows.build import filter_alone
+from penstock.physical import nodes as ph
 from penstock.runtime.buffers import numpy_type
 from penstock.runtime.kernels import Call, OutputCall, ResultColumn, RowsCall
+from penstock.runtime.session import Context
 from penstock.types.arrow import width_of
 from penstock.types.windows import WINDOW_BOUNDS
+
+
+def pane_aggregate(
+    op: ph.PaneAggregate, node: ph.Node, given: ph.Node, kernel_factory: KernelFactory
+) -> Callable[[Context], WindowStage]:
+    """Return the constructor of a `PaneAggregate` stage. Late rows skip the kernel, and so need its filter alone."""
+    window = CompiledWindow(window_of(op, given), node.schema, kernel_factory)
+    alone = None if op.where is None else filter_alone(op.where, given, kernel_factory)
+    return lambda context: WindowStage(window, context.engine, context.metrics, alone)
+
+
+def window_of(op: ph.PaneAggregate, given: ph.Node) -> Window:
+    """Return a node's kernels, which are built on demand."""
+    return Window(op, given.schema, given.clock)
+
+
+def start_kernels(op: ph.PaneAggregate, given: ph.Node) -> list[Kernel]:
+    """Return the kernels a run starts with, before data has changed any assumption."""
+    window = window_of(op, given)
+    fold = window.fold(op.key_table, frozenset(), wide=False)
+    return [fold.kernel, window.emit(frozenset(), False, op.merging, op.key_table).kernel]
 
 
 class CompiledWindow:
     """A windowed aggregation with kernels built on demand (the runtime's `WindowProgram`)."""
 
-    def __init__(self, window: Window, kernel_factory: KernelFactory, sliding: str) -> None:
-        self._window, self._kernel_factory, self._sliding = window, kernel_factory, sliding
+    def __init__(self, window: Window, schema: pa.Schema, kernel_factory: KernelFactory) -> None:
+        self._window, self._kernel_factory = window, kernel_factory
         self.time = window.time
         self.grid = Grid(*window.grid)
         self.carried = window.carried
-        self.strict = window.body.strict
+        self.strict = window.op.strict
         self.interned = window.interned
         self.texts = kernel_factory.texts
-        self.schema = window.result.schema
+        self.schema = schema
         self.keys = tuple(self._key(key.expr) for key in window.keys)
-        self.result = tuple(self._result(each) for each in window.body.fields)
-        self.prepare = preparation(window.host, window.source, window.uses)
+        self.result = tuple(self._result(each) for each in window.op.fields)
+        self.prepare = preparation(window.host, window.row_time, window.uses)
         self.columns = self._columns()
         self.row_bytes = self._row_bytes()
         self._null_keys: dict[frozenset[str], bool] = {}
@@ -108,9 +134,11 @@ class CompiledWindow:
         return once(self._emits, (variant, several_panes), lambda: self._emit(variant, several_panes))
 
     def _emit(self, variant: Variant, several_panes: bool) -> OutputCall:
-        merging = self._sliding if several_panes else ONE_PANE
+        merging = self._window.op.merging if several_panes else ONE_PANE
         kernel = self._window.emit(variant.nullable, variant.wide, merging, variant.key_table)
-        call = self._kernel_factory.call((self, "emit", variant, several_panes), lambda: kernel.kernel)
+        call = self._kernel_factory.call(
+            (self._window, "emit", variant, several_panes), lambda: kernel.kernel
+        )
         return OutputCall(call, kernel.outputs, kernel.bindings, kernel.scratch, _written(kernel.kernel))
 
     def absorb(self, nullable: frozenset[str], wide: bool) -> RowsCall:
@@ -128,7 +156,9 @@ class CompiledWindow:
         )
 
     def _rows_call(self, name: tuple[Hashable, ...], kernel: RowKernel) -> RowsCall:
-        return RowsCall(self._kernel_factory.call((self, *name), lambda: kernel.kernel), kernel.bindings)
+        return RowsCall(
+            self._kernel_factory.call((self._window, *name), lambda: kernel.kernel), kernel.bindings
+        )
 
     def index(self, width: int) -> Call:
         return self._kernel_factory.index(width)
