@@ -5,7 +5,8 @@
     op         ::= Scan(stream, sequence, lateness, on_bad, stores_time, numbered)
                  | TableInput(table)               rows without time, complete before the first row of a stream
                  | Rows(conjuncts, fields, host)   filter and projection; Arrow computes the host expressions
-                 | PaneAggregate(window, keys, key_table, sharing, merging, reductions, where, fields, having, strict)
+                 | PaneAggregate(window, keys, key_table, sharing, merging, reductions, where, fields, having, strict,
+                                 nullable, wide)
                                                    states per (pane, key), merged into windows
                  | SortedWindows(window, keys, reductions, output, by_key, read_by_time)
                                                    rows sorted by key and time; output: aggregate, attach or Apply
@@ -26,7 +27,7 @@
     assumption ::= text, fallback                  the operator goes on by the fallback at the row that breaks it
 
 Arguments of the reductions of `SortedWindows`, `LookBack` and `Around` are columns of the input, which a `Rows`
-before it computes. A plan is complete before any row is read. A choice that depends on data is the generic one here; its
+before it computes. A plan is complete before any row is read; `specialise.py` makes variants of its nodes later. A choice that depends on data is the generic one here; its
 assumptions name what the data may change. `counts_rows` says that an operator counts its input rows as
 accepted, unless an operator before it has; the output counts the rest. So each row is counted once on every path.
 A pipeline has one stage for each node.
@@ -48,6 +49,7 @@ from penstock.types.windows import LookBack as Span
 from penstock.types.windows import Window
 
 Mode = Literal["bounded", "unbounded"]
+KeyTable = Literal["none", "dense", "hash", "sparse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +141,14 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class PaneAggregate:
-    """`merging` names how panes become windows where an aggregate permits it. `strict`: rows behind the watermark are late."""
+    """`merging` names how panes become windows where an aggregate permits it. `strict`: rows behind the watermark are late.
+
+    A variant assumes nulls in the columns `nullable` only, and sums that fit 64 bits unless `wide`.
+    """
 
     window: Window
     keys: tuple[Field, ...]
-    key_table: Literal["none", "dense", "hash"]
+    key_table: KeyTable
     sharing: Literal["private"]
     merging: str
     reductions: tuple[Reduction, ...]
@@ -151,6 +156,8 @@ class PaneAggregate:
     fields: tuple[Field, ...]
     having: Expr | None
     strict: bool = False
+    nullable: frozenset[str] = frozenset()
+    wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)

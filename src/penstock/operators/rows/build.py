@@ -19,6 +19,7 @@ from penstock.physical import nodes as ph
 from penstock.runtime.kernels import OutputCall, ResultColumn
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context
+from penstock.runtime.variants import Variants
 from penstock.types.arrow import without_column
 from penstock.types.time import Time
 
@@ -80,7 +81,7 @@ class CompiledRows:
         self.texts = kernel_factory.texts
         self.prepare = preparation(host, time, uses_of([where], *(each.expr for each in op.fields)))
         self._kernels: dict[frozenset[str], RowsKernel] = {}
-        self._calls: dict[frozenset[str], OutputCall] = {}
+        self._variants = Variants(self._call)
 
     @staticmethod
     def _passes(field: ex.Field, host: HostColumns) -> str | None:
@@ -97,7 +98,7 @@ class CompiledRows:
     def rows(self, nullable: frozenset[str]) -> OutputCall | None:
         if self._where is None and not self._computed:
             return None
-        return once(self._calls, nullable, lambda: self._call(nullable))
+        return self._variants.get(nullable)
 
     def _call(self, nullable: frozenset[str]) -> OutputCall:
         known = nullable & frozenset(self._host.schema.names)
