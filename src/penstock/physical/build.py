@@ -122,7 +122,7 @@ class _Builder:
 
     def _pane_aggregate(self, result: ir.Object, body: ir.Reduce, this: ir.Object) -> ph.Node:
         chosen = self.algorithms.get(this.name, ())
-        table = choose_window.key_table(body.keys, self.program[body.source].schema)
+        table = choose_window.key_table(body, self.program[body.source].schema)
         op = ph.PaneAggregate(
             body.domain,
             body.keys,

@@ -13,13 +13,19 @@ from penstock.loop.machine import is_text
 from penstock.physical.choose_algorithm import Choice as AlgorithmChoice
 from penstock.physical.nodes import Assumption, Choice, Reduction, Rejected
 from penstock.types.arrow import kind_of
+from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow
 
 
-def key_table(keys: tuple[ex.Field, ...], schema: pa.Schema) -> Choice:
-    """Choose the first key table: dense wherever a key's range may turn out to be small."""
+def key_table(body: ir.Reduce, schema: pa.Schema) -> Choice:
+    """Choose the first key table: dense wherever a key's range may turn out to be small.
+
+    The bounds of a carried window are keys, too.
+    """
+    bounds = WINDOW_BOUNDS if isinstance(body.domain, CarriedWindow) else ()
+    keys = (*(key.expr for key in body.keys), *map(ex.Column, bounds))
     if not keys:
         return Choice("key table", "none", "the window has no keys: states stay in registers")
-    if all(_may_be_dense(key.expr, schema) for key in keys):
+    if all(_may_be_dense(key, schema) for key in keys):
         small = Assumption("the range of keys is small for the rows seen", "an open-addressing hash table")
         return Choice(
             "key table", "dense", "keys are whole columns: an array index finds a group", (), (small,)

@@ -63,6 +63,7 @@ class CompiledWindow:
         self.texts = kernel_factory.texts
         self.schema = node.schema
         self.keys = tuple(self._key(key.expr) for key in window.keys)
+        self.may_be_dense = window.op.key_table == "dense"
         self.result = tuple(self._result(each) for each in window.op.fields)
         self.prepare = preparation(window.host, window.row_time, window.uses)
         self.columns = self._columns()

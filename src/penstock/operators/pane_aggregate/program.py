@@ -71,6 +71,7 @@ class WindowProgram(Protocol):
     carried: bool
     strict: bool
     keys: tuple[Key, ...]
+    may_be_dense: bool  # the plan's key table, until the keys seen lie too far apart
     columns: tuple[str, ...]
     row_bytes: int | None
     interned: frozenset[str]

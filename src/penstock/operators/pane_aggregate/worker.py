@@ -143,10 +143,11 @@ class Worker:
         return self._new_keys(len(self.program.keys))
 
     def first_keys(self, arguments: BatchArguments) -> Keys:
-        """Choose a dense table if the key range of the first rows is small enough, else a hash table."""
+        """Return a dense table if the plan has one and the key range of the first rows is small, else a hash table."""
         if not self.program.keys:
             return NoKeys()
-        ranges = key_ranges(self.program.keys, arguments, SAMPLE) if self.adaptive else None
+        first = self.adaptive and self.program.may_be_dense
+        ranges = key_ranges(self.program.keys, arguments, SAMPLE) if first else None
         if ranges is not None:
             dense = DenseKeys.of_sample(*map(tuple, ranges))
             if dense_allowed(dense.columns, max(self.expected, arguments.batch.num_rows)):
