@@ -259,10 +259,3 @@ def joined_pairs(several: Sequence[Pairs]) -> Pairs:
     return np.concatenate([*nothing, *(own for own, _ in several)]), np.concatenate(
         [*nothing, *(other for _, other in several)]
     )
-
-
-def unmatched(rows: int, matched: np.ndarray) -> np.ndarray:
-    """Return the indices of rows that are in no pair."""
-    alone = np.ones(rows, np.bool_)
-    alone[matched] = False
-    return np.flatnonzero(alone)
