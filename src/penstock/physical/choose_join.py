@@ -9,6 +9,7 @@ from penstock.physical.nodes import Assumption, Choice, Mode, Rejected
 from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup, Within, windows_overlap
 from penstock.types.windows import CarriedWindow, TimeWindow
 
+LAZY = ("npj", "prj", "mway", "mpass")
 EAGER = ("shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
 
 
