@@ -13,7 +13,7 @@ from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.loop.machine import is_text
 from penstock.loop.nodes import Kernel
-from penstock.operators.rows.kernel import RowsKernel, RowsSpec, build_rows
+from penstock.operators.rows.kernels import RowsKernel, RowsSpec, build_rows
 from penstock.operators.rows.stage import RowsStage
 from penstock.physical import nodes as ph
 from penstock.runtime.kernels import OutputCall, ResultColumn
