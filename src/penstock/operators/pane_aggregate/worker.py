@@ -29,11 +29,10 @@ from penstock.loop.abi import (
 from penstock.loop.morsels import Morsels, Progress
 from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, widened
 from penstock.operators.pane_aggregate.key_ranges import SAMPLE, key_ranges
-from penstock.operators.pane_aggregate.merge_tables import blend
+from penstock.operators.pane_aggregate.merge_tables import blend, kernels_for
 from penstock.operators.pane_aggregate.program import PaneKernels, StateSpec, WindowProgram
 from penstock.operators.pane_aggregate.table import PaneTable
 from penstock.operators.pane_aggregate.tasks import Task
-from penstock.physical.specialise import PaneProfile
 from penstock.runtime.kernels import BoundKernel
 from penstock.runtime.stage import KernelOverflowError
 
@@ -102,10 +101,8 @@ class Worker:
 
     @property
     def kernels(self) -> PaneKernels:
-        """The kernels for what the rows so far have shown."""
-        table = self.table
-        assert table is not None
-        return self.program.variants.get(PaneProfile(table.keys.kind, self.nullable, table.wide))
+        assert self.table is not None
+        return kernels_for(self.program, self.nullable, self.table)
 
     def _make_room(self, arguments: BatchArguments) -> None:
         table = self.table
@@ -146,9 +143,8 @@ class Worker:
         """Return a dense table if the plan has one and the key range of the first rows is small, else a hash table."""
         if not self.program.keys:
             return NoKeys()
-        first = self.adaptive and self.program.may_be_dense
-        ranges = key_ranges(self.program.keys, arguments, SAMPLE) if first else None
-        if ranges is not None:
+        tried = self.adaptive and self.program.may_be_dense
+        if tried and (ranges := key_ranges(self.program.keys, arguments, SAMPLE)) is not None:
             dense = DenseKeys.of_sample(*map(tuple, ranges))
             if dense_allowed(dense.columns, max(self.expected, arguments.batch.num_rows)):
                 return dense
