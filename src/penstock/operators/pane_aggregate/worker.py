@@ -30,7 +30,7 @@ from penstock.loop.morsels import Morsels, Progress
 from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, widened
 from penstock.operators.pane_aggregate.key_ranges import SAMPLE, key_ranges
 from penstock.operators.pane_aggregate.merge_tables import blend, kernels_for
-from penstock.operators.pane_aggregate.program import PaneKernels, StateSpec, WindowProgram
+from penstock.operators.pane_aggregate.program import StateSpec, WindowProgram
 from penstock.operators.pane_aggregate.table import PaneTable
 from penstock.operators.pane_aggregate.tasks import Task
 from penstock.runtime.kernels import BoundKernel
@@ -95,14 +95,9 @@ class Worker:
         """The kernel of the current variant, bound to the rows and to the current table."""
         if self.table is None:
             self.table = self._begin(arguments)
-        kernel = self.kernels.fold
+        kernel = kernels_for(self.program, self.nullable, self.table).fold
         rows = {**arguments.fill(kernel.bindings), "first_row": task.flow.first_row}
         return BoundKernel.of(kernel.call, {**rows, **self.table.arguments(), "positions": _POSITIONS})
-
-    @property
-    def kernels(self) -> PaneKernels:
-        assert self.table is not None
-        return kernels_for(self.program, self.nullable, self.table)
 
     def _make_room(self, arguments: BatchArguments) -> None:
         table = self.table
@@ -327,7 +322,7 @@ class Worker:
         done = 0
         while done < len(fragments):
             given = widened(fragments) if table.wide else fragments
-            kernel = self.kernels.absorb
+            kernel = kernels_for(self.program, self.nullable, table).absorb
             inputs = {numbered("in_state", place): state for place, state in enumerate(given.states)}
             limits = {"lo": done, "hi": len(given), "in_panes": panes, "in_keys": columns}
             done = kernel.call({**table.arguments(), **inputs, **self.arenas(kernel.bindings), **limits})
