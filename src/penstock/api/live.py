@@ -25,6 +25,7 @@ from penstock.runtime.guarded_step import SharedStep
 from penstock.runtime.stage import START_OF_TIME
 from penstock.runtime.state.state import State
 from penstock.sources.arrow import Once, is_frame
+from penstock.sources.bound import access_of
 from penstock.sources.coalesce_batches import gathered
 from penstock.sources.live_files import Clock
 from penstock.sources.malformed import Arrived
@@ -78,7 +79,12 @@ class Live:
             self._session.load(as_state(state).tables(self._compiled.signature))
         fill_tables(stream, self._session)
         self._gates = {
-            name: Ingress(source, self._compiled.columns[name], self._session).open(self._now())
+            name: Ingress(
+                source,
+                self._compiled.columns[name],
+                self._session,
+                access=access_of(stream.data.get(name)),
+            ).open(self._now())
             for name, source in self._sources.items()
         }
         self._histories: dict[str, Backfill] = {}

@@ -27,6 +27,7 @@ from penstock.spark.streaming.pane_row_counts import counted
 from penstock.spark.streaming.shuffle_write import MARK, PANES, ROWS, Mark
 from penstock.spark.streaming.update_mode import changed, if_ended_now
 from penstock.spark.tasks import ENGINE, Query
+from penstock.storage.access import Access
 
 _SPLITS, _HEARD = "streaming/splits", "streaming/heard"
 _SHARDS = "the number of shards"
@@ -62,6 +63,7 @@ class Shard:
     by_value: frozenset[str] = frozenset()
     windows: tuple[str, ...] = ()
     updates: bool = False
+    accesses: Mapping[str, Access] = field(default_factory=dict)
 
     @property
     def compiled(self) -> Compiled:
