@@ -26,7 +26,10 @@ def stored_files(path: str, access: Access) -> list[StoredFile]:
     """List the files of a path, a folder or a glob, in the order of local ones."""
     if glob.has_magic(path):
         return _matching(path, access)
-    return _below(path, access) or _alone(path, access)
+    looks = (
+        (_alone, _below) if "." in path.rpartition("/")[2] else (_below, _alone)
+    )  # a name with a dot is a file's
+    return looks[0](path, access) or looks[1](path, access)
 
 
 def _alone(path: str, access: Access) -> list[StoredFile]:
@@ -46,10 +49,15 @@ def _matching(pattern: str, access: Access) -> list[StoredFile]:
     found = []
     for each in _listed(root, access):
         parts = _parts(each.path, root)
-        ends = (place for place in range(1, len(parts) + 1) if fits.fullmatch("/".join(parts[:place]) + "/"))
-        if (end := next(ends, None)) is not None and not any(map(_hidden, parts[end:])):
-            found.append((tuple(parts[:end]), tuple(parts), each))
-    return [each for _, _, each in sorted(found, key=lambda one: ("/".join(one[0]), one[1]))]
+        ends = (
+            end
+            for end in range(len(parts) + 1)
+            if fits.fullmatch("".join(f"{part}/" for part in parts[:end]))
+            and not any(map(_hidden, parts[end:]))
+        )
+        if (end := next(ends, None)) is not None:
+            found.append(("/".join(parts[:end]), parts, each))
+    return [each for _, _, each in sorted(found, key=lambda one: one[:2])]
 
 
 def fixed_part(pattern: str) -> str:

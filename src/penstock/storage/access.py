@@ -62,7 +62,7 @@ class Access:
             for each in store.list(key):
                 yield root + each.key.removeprefix("/" if root else ""), each
         except OSError as reason:
-            raise refused(folder, "listed", reason) from None
+            raise refused(folder.rstrip("/"), "listed", reason) from None
 
     def entry(self, path: str) -> Entry | None:
         """Describe a file; None if there is none."""

@@ -107,13 +107,17 @@ def _connected(root: str, kind: str, pairs: Pairs) -> CloudStore:
     options = with_profile(options) if kind == "s3" else options
     client = {**_TIMEOUTS, **{name: _plain(value) for name, value in options.items() if name in CLIENT}}
     config = {name: value for name, value in options.items() if name not in CLIENT | RETRY}
-    return CloudStore(
-        _asked(
-            lambda obstore: obstore.store.from_url(
-                root, config=config, client_options=client, retry_config=_retries(options)
+    retries = _retries(options)
+    try:
+        return CloudStore(
+            _asked(
+                lambda obstore: obstore.store.from_url(
+                    root, config=config, client_options=client, retry_config=retries
+                )
             )
         )
-    )
+    except OSError as reason:
+        raise EngineError(f"the store {root!r} cannot be opened: {reason.strerror}") from None
 
 
 def _plain(text: str) -> bool | str:
@@ -173,6 +177,8 @@ def _failure(kinds: Any, reason: Exception) -> Exception:
     if status is None:
         return OSError(errno.EIO, _unanswered(text))
     number = int(status[1])
+    if number == 404:
+        return FileNotFoundError(errno.ENOENT, "there is no such file or bucket")
     said = _SAID.get(number, "the store refuses the request")
     return OSError(errno.EIO, f"{said} (status {number}{', ' + code[1] if code else ''})")
 

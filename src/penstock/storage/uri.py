@@ -113,8 +113,9 @@ def _check(path: str, uri: Uri) -> None:
             f"there is no reader of {uri.scheme}:// for {path!r}; there are file, {', '.join((*CLOUD, *HADOOP))}, "
             "and with filesystem= any file system of pyarrow or fsspec"
         )
-    # Before the "@" of abfss:// stands a container; elsewhere a user, perhaps with a password.
-    if "@" in uri.authority and (CLOUD.get(uri.scheme) != "azure" or ":" in uri.authority):
+    # Before the "@" of abfss:// stands a container; elsewhere a user, perhaps with a password, which may hold slashes.
+    azure, name_node = CLOUD.get(uri.scheme) == "azure", uri.scheme in HADOOP
+    if ("@" in uri.authority and not azure) or (":" in uri.authority and not name_node):
         raise SourceError(
             f"the URI {path!r} holds credentials, which would be part of plans; give them as storage_options="
         )
