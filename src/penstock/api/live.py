@@ -208,9 +208,15 @@ class Live:
             )
         return State.of(self._compiled.signature, self._session.save())
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the state of the query to a file, to resume with `open(state=path)`."""
-        self.state().save(path)
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        storage_options: Mapping[str, object] | None = None,
+        filesystem: object = None,
+    ) -> None:
+        """Write the state of the query to a file, to resume with `open(state=path)`. The path may be a URI, as in `scan`."""
+        self.state().save(path, storage_options=storage_options, filesystem=filesystem)
 
     def __enter__(self) -> Self:
         return self
@@ -258,9 +264,15 @@ class Run:
             )
         return self._live.state()
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the state of the query to a file, to resume with `run(..., state=path)`."""
-        self.state().save(path)
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        storage_options: Mapping[str, object] | None = None,
+        filesystem: object = None,
+    ) -> None:
+        """Write the state of the query to a file, to resume with `run(..., state=path)`. The path may be a URI, as in `scan`."""
+        self.state().save(path, storage_options=storage_options, filesystem=filesystem)
 
     def _results(self) -> Iterator[pa.RecordBatch]:
         for made in self.pushes():

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from penstock.errors import EngineError
-from penstock.storage.options import CLIENT, RETRY, Pairs, for_kind, with_profile
+from penstock.storage.options import CLIENT, RETRY, Pairs, environment, for_kind, with_profile
 from penstock.storage.store import Buffer, Entry, Span
 from penstock.storage.uri import CLOUD, Uri
 
@@ -77,14 +77,19 @@ class CloudStore:
         return found
 
     def write(self, key: str, data: Buffer) -> None:
-        _asked(lambda obstore: obstore.put(self._store, key, data))
+        _asked(lambda obstore: obstore.put(self._store, key, _bytes(data)))
 
     def create(self, key: str, data: Buffer) -> bool:
         try:
-            _asked(lambda obstore: obstore.put(self._store, key, data, mode="create"))
+            _asked(lambda obstore: obstore.put(self._store, key, _bytes(data), mode="create"))
         except FileExistsError:
             return False
         return True
+
+
+def _bytes(data: Buffer) -> memoryview:
+    """Return data as unsigned bytes, the only kind that obstore takes; buffers of Arrow are of signed ones."""
+    return memoryview(data).cast("B")
 
 
 def _entry(meta: Any) -> Entry:
@@ -98,11 +103,13 @@ def _tail(obstore: Any, store: Any, key: str, size: int) -> tuple[Buffer, int]:
 
 def connect(uri: Uri, pairs: Pairs) -> CloudStore:
     """Open the store of a URI. Nothing is requested yet; connections are shared by all who ask for the same."""
-    return _connected(uri.root, CLOUD[uri.scheme], pairs)
+    return _connected(uri.root, CLOUD[uri.scheme], pairs, environment())
 
 
 @lru_cache(maxsize=64)
-def _connected(root: str, kind: str, pairs: Pairs) -> CloudStore:
+def _connected(root: str, kind: str, pairs: Pairs, surroundings: Pairs) -> CloudStore:
+    """Open a store. Keys that expire are replaced in the surroundings: then another store is opened."""
+    del surroundings
     options = for_kind(pairs, kind)
     options = with_profile(options) if kind == "s3" else options
     client = {**_TIMEOUTS, **{name: _plain(value) for name, value in options.items() if name in CLIENT}}

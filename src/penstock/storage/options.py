@@ -41,6 +41,9 @@ CLIENT = frozenset(
 )
 RETRY = frozenset({"max_retries", "retry_timeout"})
 _KEYS = ("access_key_id", "secret_access_key", "session_token")
+_CLOUDS = ("AWS_", "AZURE_", "GOOGLE_")
+_AWS_FILES = (("AWS_SHARED_CREDENTIALS_FILE", "credentials"), ("AWS_CONFIG_FILE", "config"))
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _OTHER_SOURCES = (
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -90,7 +93,10 @@ def for_kind(pairs: Pairs, kind: str) -> dict[str, str]:
     named = {name.removeprefix(prefix).removeprefix("azure_"): value for name, value in pairs}
     if "endpoint_url" in named:
         named["endpoint"] = named.pop("endpoint_url")
-    if named.get("endpoint", "").startswith("http://"):
+    addresses = (
+        [named.get("endpoint")] if kind != "s3" else [named.get("endpoint"), *map(os.environ.get, _ENDPOINTS)]
+    )
+    if next(filter(None, addresses), "").startswith("http://"):
         named.setdefault("allow_http", "true")  # the user wrote an address without TLS
     return named
 
@@ -102,20 +108,38 @@ def with_profile(options: Mapping[str, str]) -> dict[str, str]:
     if not any(name in given for name in (*_KEYS, "skip_signature")) and not any(
         name in os.environ for name in _OTHER_SOURCES
     ):
-        found = _section("AWS_SHARED_CREDENTIALS_FILE", "credentials", profile)
+        found = _section(*_AWS_FILES[0], profile)
         given |= {name: found[f"aws_{name}"] for name in _KEYS if f"aws_{name}" in found}
     if (
         not {"region", "default_region"} & given.keys()
         and not {"AWS_REGION", "AWS_DEFAULT_REGION"} & os.environ.keys()
     ):
         section = profile if profile == "default" else f"profile {profile}"
-        found = _section("AWS_CONFIG_FILE", "config", section)
+        found = _section(*_AWS_FILES[1], section)
         given |= {"region": found["region"]} if "region" in found else {}
     return given
 
 
+def environment() -> Pairs:
+    """Return everything outside of options that decides about access, to notice when it changes."""
+    variables = ((name, value) for name, value in os.environ.items() if name.startswith(_CLOUDS))
+    files = ((name, _changed(_file(variable, name))) for variable, name in _AWS_FILES)
+    return (*sorted(variables), *files)
+
+
+def _changed(path: Path) -> str:
+    try:
+        return str(path.stat().st_mtime_ns)
+    except OSError:
+        return ""
+
+
+def _file(variable: str, name: str) -> Path:
+    return Path(os.environ.get(variable) or Path("~/.aws", name)).expanduser()
+
+
 def _section(variable: str, name: str, section: str) -> dict[str, str]:
-    path = Path(os.environ.get(variable) or Path("~/.aws", name)).expanduser()
+    path = _file(variable, name)
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read_string(path.read_text(encoding="utf-8"))

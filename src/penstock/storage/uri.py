@@ -27,6 +27,7 @@ HADOOP = ("hdfs", "viewfs")
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)/?(.*)", re.DOTALL)
 _LOCAL = re.compile(r"file:(?://([^/]*))?(/.*)", re.DOTALL | re.IGNORECASE)
 _DATABRICKS = re.compile(r"dbfs:/+(.*)", re.DOTALL | re.IGNORECASE)
+_USER = re.compile(r"/[^/]*:[^/]*@")
 _RUNTIME = "DATABRICKS_RUNTIME_VERSION"
 
 
@@ -92,6 +93,10 @@ def _local(path: str, host: str, rest: str) -> str:
     if host.lower() not in ("", "localhost"):
         raise SourceError(
             f"the URI {path!r} names a file of another machine; write file:///path, or the path alone"
+        )
+    if _USER.match(rest):
+        raise SourceError(
+            f"the URI {path!r} holds credentials, and files of this machine need none; leave them out"
         )
     return unquote(rest)
 
