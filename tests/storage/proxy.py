@@ -64,7 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Stay silent."""
 
     def _serve(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self._body()
         request = Request(self.command, self.path.partition("?")[0], self.headers.get("Range"))
         with self.proxy.lock:
             self.proxy.requests.append(request)
@@ -88,6 +88,17 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(status, headers, data, faults)
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = do_PATCH = _serve
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts = []
+        while size := int(self.rfile.readline().partition(b";")[0], 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass  # trailers
+        return b"".join(parts)
 
     def _forwarded(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
         connection = http.client.HTTPConnection(*self.backend, timeout=60)
