@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pytest
 
 import penstock as pk
@@ -91,3 +96,102 @@ def test_no_plan_explanation_or_error_holds_a_secret(spark: Any, s3: Lake, capfd
     assert [leaks(text) for text in (*told, str(raised.value), captured.out, captured.err)] == [[]] * (
         len(told) + 3
     )
+
+
+def test_a_stream_of_files_in_a_bucket_ends_with_every_row_and_no_secret_in_its_checkpoint(
+    spark: Any, s3: Lake, tmp_path: Path
+) -> None:
+    put_events(s3)
+    s3.put("events/3.parquet", b"not parquet")
+    late = pa.table({"t": pa.array([1], pa.timestamp("us")), "k": [0], "v": [0]})
+    events = pk.scan_stream(
+        s3.uri("events"),
+        time="t",
+        schema=SCHEMA,
+        format="parquet",
+        name="events",
+        lateness="0s",
+        on_bad="quarantine",
+        quarantine_to=s3.uri("bad"),
+        late_to=s3.uri("late"),
+        storage_options=s3.options,
+    )
+    views = query(events)
+    frame = views.to_spark(spark)
+    sink = pk.delta_sink(s3.uri("table"), query_id="q", storage_options=s3.options)
+    checkpoint = tmp_path / "checkpoint"
+
+    def run() -> Any:
+        writer = frame.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(sink)
+        started = writer.trigger(availableNow=True).start()
+        started.awaitTermination()
+        return started
+
+    first = run()
+    s3.put_table("events/4.parquet", late)
+    second = run()
+    assert (first.exception(), second.exception()) == (None, None)
+    table = pk.scan(s3.uri("table"), format="delta", time="window_start", storage_options=s3.options)
+    closed = query(
+        pk.scan(
+            [s3.uri(f"events/{number}.parquet") for number in range(3)], time="t", storage_options=s3.options
+        )
+    ).collect()
+    watermark = 5_999_000
+    expected = closed.filter(pa.compute.less_equal(closed["window_end"].cast("int64"), watermark))
+    assert_same(expected, table.collect(), "streamed")
+    assert [s3.table(key).num_rows for key in s3.keys("late/")] == [1]
+    assert [s3.table(key)["source"].to_pylist() for key in s3.keys("bad/")] == [[s3.uri("events/3.parquet")]]
+    written = [path for path in checkpoint.rglob("*") if path.is_file()]
+    assert len(written) > 5
+    assert [path for path in written if leaks(path.read_bytes().decode("latin-1"))] == []
+    told = [
+        first.explain(True),
+        str(first.lastProgress),
+        str(frame._jdf.queryExecution()),
+        frame._jdf.queryExecution().logical().toJSON(),
+    ]
+    assert [leaks(str(text)) for text in told] == [[]] * len(told)
+
+
+DRIVER = """
+import json, os, sys
+from pathlib import Path
+import penstock as pk
+options, folder = json.loads(sys.stdin.readline()), sys.argv[1]
+config = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": folder, "spark.eventLog.compress": "false", "spark.log.level": "INFO"}
+spark = pk.spark_session("local[1]", config=config)
+events = pk.scan("s3://lake/events", time="t", storage_options=options)
+query = events.window("1s", by="k").agg(n=pk.count())
+print(query.to_spark(spark, strategy="fragments", tasks=2).toArrow().num_rows)
+
+
+def started_by(number):  # only what this driver started: other processes are none of its business
+    for children in Path(f"/proc/{number}/task").glob("*/children"):
+        for child in children.read_text().split():
+            yield child
+            yield from started_by(child)
+
+
+for number in (os.getpid(), *started_by(os.getpid())):
+    print("command line:", Path(f"/proc/{number}/cmdline").read_text().replace(chr(0), " "))
+spark.stop()
+"""
+
+
+@pytest.mark.campaign  # a driver of its own
+def test_no_event_log_command_line_or_log_holds_a_secret(s3: Lake, tmp_path: Path) -> None:
+    put_events(s3)
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, f"file://{tmp_path}"],
+        input=json.dumps(s3.options) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    logs = [path.read_bytes().decode("latin-1") for path in tmp_path.rglob("*") if path.is_file()]
+    assert sum(map(len, logs)) > 10_000
+    assert done.stdout.count("command line:") >= 2
+    assert [leaks(text) for text in (*logs, done.stdout, done.stderr)] == [[]] * (len(logs) + 2)
