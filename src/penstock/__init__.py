@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from penstock.spark.streaming.executor_errors import streaming_problem
     from penstock.spark.streaming.metrics import StreamingMetrics
     from penstock.spark.streaming.sinks import delta_sink
+    from penstock.spark.table_scan import table_scan
 
 __version__ = "0.1.0"
 
@@ -165,6 +166,7 @@ __all__ = [
     "streaming_problem",
     "sum",
     "table",
+    "table_scan",
     "tumbling",
     "unbounded",
     "var",
@@ -196,6 +198,7 @@ _NAMES = {
     "spark.streaming.executor_errors": "streaming_problem",
     "spark.streaming.sinks": "delta_sink",
     "spark.streaming.metrics": "StreamingMetrics",
+    "spark.table_scan": "table_scan",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 

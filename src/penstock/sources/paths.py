@@ -127,7 +127,7 @@ def _stored(pattern: str, access: Access) -> list[Found]:
 
 
 def _found(file: StoredFile) -> Found:
-    return Found(file.path, _values(file.folders), file.entry.size, file.entry.written)
+    return Found(file.path, values_of_folders(file.folders), file.entry.size, file.entry.written)
 
 
 def _matches(pattern: str) -> list[Found]:
@@ -178,10 +178,11 @@ def fixed(pattern: str) -> str:
 
 def _partition(path: str, root: str) -> Partition:
     """Parse the values in the folder names between the root and the file."""
-    return _values(Path(path).parent.parts[len(Path(root).parts) :])
+    return values_of_folders(Path(path).parent.parts[len(Path(root).parts) :])
 
 
-def _values(folders: Iterable[str]) -> Partition:
+def values_of_folders(folders: Iterable[str]) -> Partition:
+    """Parse the values in folder names; other folders have none."""
     pairs = (folder.partition("=") for folder in folders)
     return tuple((unquote(name), _value(text)) for name, sign, text in pairs if sign and name)
 
