@@ -5,7 +5,6 @@ Names of fsspec are translated, since pandas users know them. Values may be secr
 
 from __future__ import annotations
 
-import configparser
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -139,6 +138,8 @@ def _file(variable: str, name: str) -> Path:
 
 
 def _section(variable: str, name: str, section: str) -> dict[str, str]:
+    import configparser  # noqa: PLC0415 - loads with the first store
+
     path = _file(variable, name)
     parser = configparser.ConfigParser(interpolation=None)
     try:
