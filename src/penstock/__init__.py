@@ -28,6 +28,7 @@ from penstock.errors import (
     SchemaMismatchError,
     SignalError,
     SourceError,
+    SparkSettingWarning,
     SqlError,
     StateError,
     UnfinishedError,
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from penstock.runtime.metrics import Metrics
     from penstock.runtime.state.state import State
     from penstock.spark.bound import from_spark
+    from penstock.spark.deploy.ship import ship
     from penstock.spark.session import spark_session
     from penstock.spark.streaming.executor_errors import streaming_problem
     from penstock.spark.streaming.metrics import StreamingMetrics
@@ -106,6 +108,7 @@ __all__ = [
     "Signal",
     "SignalError",
     "SourceError",
+    "SparkSettingWarning",
     "SqlError",
     "State",
     "StateError",
@@ -156,6 +159,7 @@ __all__ = [
     "scan_kafka",
     "scan_stream",
     "session",
+    "ship",
     "skew",
     "sliding",
     "spark_session",
@@ -192,6 +196,7 @@ _NAMES = {
     "runtime.metrics": "Metrics",
     "runtime.state.state": "State",
     "spark.bound": "from_spark",
+    "spark.deploy.ship": "ship",
     "spark.session": "spark_session",
     "spark.streaming.executor_errors": "streaming_problem",
     "spark.streaming.sinks": "delta_sink",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from penstock.spark.streaming.read_limits import ReadAllAvailable
 
 import penstock as pk
 from penstock.spark.streaming.source import SignedReader
