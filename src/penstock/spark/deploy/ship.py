@@ -31,12 +31,15 @@ def ship(
     >>> pk.ship(spark)                                                               # doctest: +SKIP
     >>> query.to_spark(spark).show()                                                 # doctest: +SKIP
     """
+    from penstock.spark.source import register  # noqa: PLC0415 - needs pyspark
+
     if not hasattr(spark, "addArtifacts"):
         raise EngineError(f"ship takes a SparkSession of Spark 4.0 or newer, not a {type(spark).__name__}")
     path = _packed(_target_of(spark), add) if archive is None else _given(Path(archive))
     spark.addArtifacts(f"{path}#{ALIAS}", archive=True)
     if not is_connect(spark):
         _show_to_driver(spark)
+    register(spark)  # again: a data source keeps the environment that it was registered in
     require_penstock(spark)
     return path
 
