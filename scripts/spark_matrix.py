@@ -44,13 +44,14 @@ def main() -> int:
     given = parser.parse_args()
     failed = []
     for version in given.versions.split(","):
-        print(f"Spark {version}", flush=True)
+        sys.stdout.write(f"Spark {version}\n")
+        sys.stdout.flush()
         more = [] if given.slice else ["--campaign"]
         command = [environment(version), "-m", "pytest", "-q", "-p", "no:cacheprovider", *NOISE, *more]
         clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         if subprocess.run([*command, *given.paths], cwd=ROOT, env=clean, check=False).returncode:
             failed.append(version)
-    print(f"failed: {', '.join(failed)}" if failed else "every version passed")
+    sys.stdout.write(f"failed: {', '.join(failed)}\n" if failed else "every version passed\n")
     return 1 if failed else 0
 
 

@@ -62,6 +62,8 @@ class Executor:
             return (
                 f"executors have Penstock {self.penstock}, and this process {penstock.__version__}: {ADVICE}"
             )
+        if streaming and self.versions["pandas"] is None:
+            return f"executors lack pandas, which Spark needs for streams: {ADVICE}"
         return None
 
 
