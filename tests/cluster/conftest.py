@@ -59,10 +59,10 @@ class Results:
 @pytest.fixture(scope="session")
 def drive(
     cluster: Cluster, archive: Path, location: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[Sequence[str], bool], Results]:
-    """Run queries in a driver of their own."""
+) -> Callable[..., Results]:
+    """Run queries in a driver of their own, by default one of the cluster to which the archive is shipped."""
 
-    def run(queries: Sequence[str], stream: bool) -> Results:
+    def run(queries: Sequence[str], stream: bool, ship: bool = True, **changed: object) -> Results:
         out = tmp_path_factory.mktemp("out")
         request = out / "request.json"
         request.touch(mode=0o600)  # it holds the cluster's secret
@@ -73,7 +73,7 @@ def drive(
             "queries": list(queries),
             "stream": stream,
         }
-        request.write_text(json.dumps({**asked, **places, **location}))
+        request.write_text(json.dumps({**asked, **places, **location, "ship": ship, **changed}))
         drive_alone([sys.executable, "-m", "tests.cluster.driver", str(request)], cluster)
         return Results(out, json.loads((out / "report.json").read_text()))
 

@@ -28,8 +28,9 @@ def main(request: str) -> None:
     told: dict[str, Any] = {}
     spark = pk.spark_session(asked["master"], name="cluster", config=asked["settings"])
     try:
-        told["unshipped"] = error_of(lambda: of_files(asked["ordered"])["tumbling"].to_spark(spark))
-        pk.ship(spark, asked["archive"])
+        if asked["ship"]:
+            told["unshipped"] = error_of(lambda: of_files(asked["ordered"])["tumbling"].to_spark(spark))
+            pk.ship(spark, asked["archive"])
         told["executors"] = [
             [each.penstock, each.obstacle(streaming=True), dict(each.paths)]
             for each in survey(spark, [asked["ordered"], asked["ordered"] + "/none"])

@@ -54,7 +54,7 @@ def started(folder: Path, workers: int = 2) -> Iterator[Cluster]:
     with ExitStack() as stack:
 
         def start(name: str, *arguments: str) -> Iterator[str]:
-            return stack.enter_context(_process(folder / name, properties, name, arguments))
+            return stack.enter_context(_process(properties, name, arguments))
 
         ports = ("--host", LOOPBACK, "--port", "0", "--webui-port", "0")
         master = _told(start("master.Master", *ports), r"Starting Spark master at (spark://\S+)")
@@ -77,6 +77,22 @@ def started(folder: Path, workers: int = 2) -> Iterator[Cluster]:
         yield Cluster(master, folder, python, secret)
 
 
+@contextmanager
+def connect_server(cluster: Cluster) -> Iterator[str]:
+    """Start a Connect server as an application of the cluster, and return its address."""
+    properties = cluster.folder / "connect.properties"
+    properties.touch(mode=0o600)
+    binding = {"spark.connect.grpc.binding.address": LOOPBACK, "spark.connect.grpc.binding.port": 0}
+    here = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, "spark.ui.enabled": "false"}
+    given = {"spark.master": cluster.master, **cluster.settings, **binding, **here}
+    properties.write_text("".join(f"{name} {str(value).lower()}\n" for name, value in given.items()))
+    arguments = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
+    more = {"PYSPARK_PYTHON": cluster.python}
+    with _process(properties, "SparkSubmit", arguments, more) as lines:
+        port = _told(lines, r"Spark Connect server started at: \S*?:(\d+)")
+        yield f"sc://{LOOPBACK}:{port}"
+
+
 def bare_python(folder: Path) -> str:
     """Make a virtual environment without packages: not even pip."""
     venv.create(folder, with_pip=False, symlinks=True)
@@ -85,7 +101,7 @@ def bare_python(folder: Path) -> str:
 
 @contextmanager
 def _process(
-    folder: Path, properties: Path, name: str, arguments: tuple[str, ...]
+    properties: Path, name: str, arguments: tuple[str, ...], more: dict[str, str] | None = None
 ) -> Iterator[Iterator[str]]:
     home = Path(pyspark.__file__).parent
     environment = {
@@ -98,6 +114,7 @@ def _process(
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_CONF_DIR": str(properties.parent),
         "SPARK_DAEMON_MEMORY": "256m",
+        **(more or {}),
     }
     command = [
         str(home / "bin" / "spark-class"),

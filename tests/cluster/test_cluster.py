@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 
 import penstock as pk
 from tests.cluster.conftest import TABLE, Results
+from tests.cluster.standalone import Cluster, connect_server
 from tests.spark.agree import assert_same
 from tests.spark.lakes import NAMES, join_queries, queries
 
@@ -33,8 +35,13 @@ def expected(kind: str) -> Any:
     return {**queries(streams[0]), **join_queries(*streams)}[kind].collect()
 
 
+def streamed() -> pa.Table:
+    stream = pk.from_arrow(TABLE, time="ts", sequence="n", name="events", lateness="1s")
+    return pa.Table.from_batches(list(queries(stream)["tumbling"].run([TABLE], final=False)))
+
+
 @pytest.fixture(scope="module")
-def few(drive: Callable[[Sequence[str], bool], Results]) -> Results:
+def few(drive: Callable[..., Results]) -> Results:
     return drive(FEW, True)
 
 
@@ -62,9 +69,7 @@ def test_every_executor_has_the_shipped_penstock_and_reaches_the_files(
 
 def test_a_stream_of_files_needs_the_archive_alone(few: Results) -> None:
     """Its source is planned by a Python beside the driver, which has no packages either."""
-    stream = pk.from_arrow(TABLE, time="ts", sequence="n", name="events", lateness="1s")
-    want = list(queries(stream)["tumbling"].run([TABLE], final=False))
-    assert_same(pa.Table.from_batches(want), few["stream"], "stream")
+    assert_same(streamed(), few["stream"], "stream")
 
 
 def test_a_setting_that_harms_streams_is_named_once(few: Results) -> None:
@@ -73,8 +78,31 @@ def test_a_setting_that_harms_streams_is_named_once(few: Results) -> None:
 
 
 @pytest.mark.campaign
+def test_a_session_that_starts_with_the_archive_needs_nothing_else(
+    drive: Callable[..., Results], cluster: Cluster, archive: Path
+) -> None:
+    settings = {**cluster.settings, "spark.archives": f"{archive}#penstock"}
+    check(drive(FEW, True, ship=False, settings=settings), FEW)
+
+
+@pytest.mark.campaign
+def test_a_connect_session_is_shipped_to_alike(drive: Callable[..., Results], cluster: Cluster) -> None:
+    some = tuple(name for name in FEW if not name.endswith("format"))
+    with connect_server(cluster) as address:
+        found = drive(some, True, master=address, settings={})
+    check(found, some)
+    assert found.report["unshipped"].startswith("executors cannot import Penstock")
+
+
+def check(found: Results, names: Sequence[str]) -> None:
+    for name in names:
+        assert_same(expected(name.split("/")[0]), found[name], name)
+    assert_same(streamed(), found["stream"], "stream")
+
+
+@pytest.mark.campaign
 def test_all_kinds_of_queries_give_the_answers_of_this_process(
-    drive: Callable[[Sequence[str], bool], Results],
+    drive: Callable[..., Results],
 ) -> None:
     every = drive(ALL, False)
     for name in ALL:

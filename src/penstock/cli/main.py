@@ -274,3 +274,31 @@ def pack(
     given = {name: value for name, value in (("python", python), ("machine", machine)) if value is not None}
     path = pack_archive(output, Target(**given), add=add or [])
     typer.echo(f"{path}: {path.stat().st_size / 1e6:.0f} MB; --conf spark.archives={path}#penstock")
+
+
+state = typer.Typer(no_args_is_help=True, help="Look into the checkpoint of a streaming query on Spark.")
+app.add_typer(state, name="state")
+Checkpoint = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The folder of a stream's checkpoint.")]
+Batch = Annotated[int | None, typer.Option(help="The state after this batch; by default after the last.")]
+
+
+@state.command("ls")
+def list_state(checkpoint: Checkpoint, batch: Batch = None) -> None:
+    """List the shards: sizes, rows of each table, row counts and the latest time of each split."""
+    from penstock.cli.state import list_shards  # noqa: PLC0415 - --help stays quick
+
+    list_shards(checkpoint, batch)
+
+
+@state.command("show")
+def show_state(
+    checkpoint: Checkpoint,
+    table: Annotated[str | None, typer.Option(help="One table, by a name that ls tells.")] = None,
+    shard: Annotated[int | None, typer.Option(help="One shard, by its label.")] = None,
+    batch: Batch = None,
+    limit: Annotated[int, typer.Option(min=0, help="Rows to print of each table.")] = 20,
+) -> None:
+    """Print the rows of the state: open panes, waiting rows, sessions."""
+    from penstock.cli.state import show_tables  # noqa: PLC0415 - --help stays quick
+
+    show_tables(checkpoint, batch, table, shard, limit)

@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import EngineError, SparkSettingWarning
+from penstock.spark.deploy.beside_driver import show_archive
 from penstock.spark.deploy.preflight import require_penstock
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def require_session(spark: SparkSession, streaming: bool, cores: int) -> None:
     checked = _setting(spark, CHECKED)
     if checked == PASSED_STREAMS or (checked == PASSED and not streaming):
         return
+    show_archive(spark)
     if checked is None or streaming:
         require_penstock(spark, streaming)
     if streaming:

@@ -10,7 +10,7 @@ from penstock.codegen.cache import default_directory
 from penstock.codegen.private import private_directory
 from penstock.errors import EngineError
 from penstock.spark.deploy.pack import ALIAS, Target, archive_name, pack_archive
-from penstock.spark.deploy.preflight import is_connect, require_penstock, surveyed
+from penstock.spark.deploy.preflight import require_penstock, surveyed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +37,6 @@ def ship(
         raise EngineError(f"ship takes a SparkSession of Spark 4.0 or newer, not a {type(spark).__name__}")
     path = _packed(_target_of(spark), add) if archive is None else _given(Path(archive))
     spark.addArtifacts(f"{path}#{ALIAS}", archive=True)
-    if not is_connect(spark):
-        _show_to_driver(spark)
     register(spark)  # again: a data source keeps the environment that it was registered in
     require_penstock(spark)
     return path
@@ -71,17 +69,3 @@ def _cache() -> Path:
     if folder is None:
         raise EngineError(f"the archive cannot be kept: {problem}; set PENSTOCK_CACHE_DIR, or pass archive=")
     return folder
-
-
-def _show_to_driver(spark: SparkSession) -> None:
-    """Let Python workers beside the driver, which plan sources, import packages of the archive before they load anything.
-
-    Spark unpacks archives for the driver too. Elsewhere this folder does not exist, which Python ignores.
-    """
-    from pyspark import SparkFiles  # noqa: PLC0415 - Spark loads when it is used
-
-    environment = spark.sparkContext.environment
-    site = str(Path(SparkFiles.getRootDirectory()) / ALIAS / "site")
-    before = environment.get("PYTHONPATH", "").split(os.pathsep)
-    if site not in before:
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [site, *before]))

@@ -129,6 +129,7 @@ class Session:
 
 def test_a_session_is_surveyed_once_and_again_when_a_stream_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
+    monkeypatch.setattr(settings, "show_archive", lambda spark: None)
     monkeypatch.setattr(settings, "require_penstock", lambda spark, streaming: asked.append(streaming))
     session: Any = Session()
     for streaming in (False, False, True, True, False):
@@ -146,6 +147,7 @@ def test_an_old_session_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_settings_that_harm_streams_are_each_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "show_archive", lambda spark: None)
     monkeypatch.setattr(settings, "require_penstock", lambda spark, streaming: None)
     session: Any = Session(spark_sql_shuffle_partitions="200")
     session.given[settings._EMPTY] = "true"
