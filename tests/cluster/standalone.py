@@ -10,7 +10,7 @@ import threading
 import venv
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyspark
@@ -27,7 +27,7 @@ class Cluster:
     master: str
     folder: Path
     python: str
-    secret: str
+    secret: str = field(repr=False)
 
     @property
     def settings(self) -> dict[str, object]:
@@ -87,7 +87,7 @@ def connect_server(cluster: Cluster) -> Iterator[str]:
     given = {"spark.master": cluster.master, **cluster.settings, **binding, **here}
     properties.write_text("".join(f"{name} {str(value).lower()}\n" for name, value in given.items()))
     arguments = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
-    more = {"PYSPARK_PYTHON": cluster.python}
+    more = {"PYSPARK_PYTHON": cluster.python, "SPARK_DAEMON_MEMORY": "1g"}
     with _process(properties, "SparkSubmit", arguments, more) as lines:
         port = _told(lines, r"Spark Connect server started at: \S*?:(\d+)")
         yield f"sc://{LOOPBACK}:{port}"
@@ -149,4 +149,4 @@ def _told(lines: Iterator[str], pattern: str) -> str:
         if found:
             threading.Thread(target=lambda: sum(1 for _ in lines), daemon=True).start()
             return found[1]
-    raise AssertionError("".join(seen[-20:]))
+    raise AssertionError("".join(line for line in seen if not line.startswith("\tat "))[-4_000:])

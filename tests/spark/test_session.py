@@ -17,6 +17,7 @@ import penstock as pk
 from penstock.spark import launch, session
 from penstock.spark.daemon import prompt
 from penstock.spark.session import ALLOCATORS
+from penstock.spark.streaming.read_limits import PASSES_START
 
 
 def test_a_session_listens_on_this_machine_only_and_asks_for_a_secret(spark: Any) -> None:
@@ -168,7 +169,8 @@ def test_workers_are_forked_from_our_daemon_which_has_loaded_nothing(spark: Any)
     schema = "started string, threads long, heavy boolean"
     (row,) = spark.range(0, 1, 1, 1).mapInArrow(tell, schema).collect()
     assert session.DAEMON in row.started.split("\0")
-    assert (row.threads, row.heavy) == (1, False)
+    assert row.threads == 1
+    assert not row.heavy or not PASSES_START, "PySpark's own daemon loads NumPy before Spark 4.2"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have other allocators")

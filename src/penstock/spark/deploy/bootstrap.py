@@ -12,15 +12,20 @@ import platform
 import sys
 from pathlib import Path
 
-_HERE = Path(__file__).resolve().parent
-_PACKED = json.loads((_HERE / "pack.json").read_text(encoding="utf-8"))
-_WANTED = f"Python {_PACKED['python']} on {_PACKED['system']} {_PACKED['machine']}"
-_FOUND = f"Python {sys.version_info[0]}.{sys.version_info[1]} on {platform.system()} {platform.machine()}"
 
-if _WANTED != _FOUND:
-    raise ImportError(f"this archive of Penstock is for {_WANTED}, and this is {_FOUND}; pack another")
+def load() -> None:
+    """Prepend the packages of the archive to the path, and import Penstock from there."""
+    here = Path(__file__).resolve().parent
+    packed = json.loads((here / "pack.json").read_text(encoding="utf-8"))
+    wanted = f"Python {packed['python']} on {packed['system']} {packed['machine']}"
+    found = f"Python {sys.version_info[0]}.{sys.version_info[1]} on {platform.system()} {platform.machine()}"
+    if wanted != found:
+        raise ImportError(f"this archive of Penstock is for {wanted}, and this is {found}; pack another")
+    sys.path.insert(0, str(here / "site"))
+    importlib.invalidate_caches()
+    del sys.modules["penstock"]
+    importlib.import_module("penstock")
 
-sys.path.insert(0, str(_HERE / "site"))
-importlib.invalidate_caches()
-del sys.modules["penstock"]
-importlib.import_module("penstock")
+
+if __name__ == "penstock":  # not where this file is a module of Penstock
+    load()
