@@ -40,41 +40,40 @@ def streamed() -> pa.Table:
     return pa.Table.from_batches(list(queries(stream)["tumbling"].run([TABLE], final=False)))
 
 
-@pytest.fixture(scope="module")
-def few(drive: Callable[..., Results]) -> Results:
-    return drive(FEW, True)
+def test_penstock_is_shipped_to_executors_without_packages(
+    drive: Callable[..., Results], location: dict[str, str]
+) -> None:
+    """One test, since workers of pytest share no cluster: every claim is a function below."""
+    found = drive(FEW, True)
+    require_one_clear_line(found.report["unshipped"])
+    require_executors(found.report["executors"], location["ordered"])
+    require_one_warning(found.report["warnings"])
+    require_answers(found, FEW)
+    assert_same(
+        streamed(), found["stream"], "a stream, planned by a Python beside the driver without packages"
+    )
 
 
-@pytest.mark.parametrize("name", FEW)
-def test_a_query_on_the_cluster_gives_the_answer_of_this_process(few: Results, name: str) -> None:
-    assert_same(expected(name.split("/", maxsplit=1)[0]), few[name], name)
-
-
-def test_executors_without_penstock_are_one_clear_line(few: Results) -> None:
-    told = few.report["unshipped"]
+def require_one_clear_line(told: str) -> None:
     assert told.startswith(
         "executors cannot import Penstock (No module named 'penstock'): call pk.ship(spark)"
     )
     assert "\n" not in told
 
 
-def test_every_executor_has_the_shipped_penstock_and_reaches_the_files(
-    few: Results, location: dict[str, str]
-) -> None:
-    path = location["ordered"]
-    assert few.report["executors"] == 2 * [
-        [pk.__version__, None, {path: "writable", path + "/none": "missing"}]
-    ]
+def require_executors(told: Sequence[object], path: str) -> None:
+    """Check that each of the two executors has this Penstock and reaches the files."""
+    assert told == 2 * [[pk.__version__, None, {path: "writable", path + "/none": "missing"}]]
 
 
-def test_a_stream_of_files_needs_the_archive_alone(few: Results) -> None:
-    """Its source is planned by a Python beside the driver, which has no packages either."""
-    assert_same(streamed(), few["stream"], "stream")
+def require_one_warning(told: Sequence[str]) -> None:
+    (line,) = told
+    assert "verifyCheckpointDirectoryEmptyOnStart is true" in line
 
 
-def test_a_setting_that_harms_streams_is_named_once(few: Results) -> None:
-    (told,) = few.report["warnings"]
-    assert "verifyCheckpointDirectoryEmptyOnStart is true" in told
+def require_answers(found: Results, names: Sequence[str]) -> None:
+    for name in names:
+        assert_same(expected(name.split("/")[0]), found[name], name)
 
 
 @pytest.mark.campaign
@@ -82,7 +81,9 @@ def test_a_session_that_starts_with_the_archive_needs_nothing_else(
     drive: Callable[..., Results], cluster: Cluster, archive: Path
 ) -> None:
     settings = {**cluster.settings, "spark.archives": f"{archive}#penstock"}
-    check(drive(FEW, True, ship=False, settings=settings), FEW)
+    found = drive(FEW, True, ship=False, settings=settings)
+    require_answers(found, FEW)
+    assert_same(streamed(), found["stream"], "stream")
 
 
 @pytest.mark.campaign
@@ -90,13 +91,8 @@ def test_a_connect_session_is_shipped_to_alike(drive: Callable[..., Results], cl
     some = tuple(name for name in FEW if not name.endswith("format"))
     with connect_server(cluster) as address:
         found = drive(some, True, master=address, settings={})
-    check(found, some)
-    assert found.report["unshipped"].startswith("executors cannot import Penstock")
-
-
-def check(found: Results, names: Sequence[str]) -> None:
-    for name in names:
-        assert_same(expected(name.split("/")[0]), found[name], name)
+    require_one_clear_line(found.report["unshipped"])
+    require_answers(found, some)
     assert_same(streamed(), found["stream"], "stream")
 
 
@@ -104,6 +100,4 @@ def check(found: Results, names: Sequence[str]) -> None:
 def test_all_kinds_of_queries_give_the_answers_of_this_process(
     drive: Callable[..., Results],
 ) -> None:
-    every = drive(ALL, False)
-    for name in ALL:
-        assert_same(expected(name.split("/")[0]), every[name], name)
+    require_answers(drive(ALL, False), ALL)

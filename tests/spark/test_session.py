@@ -249,6 +249,41 @@ def test_what_spark_needs_is_checked_first(
         pk.spark_session()
 
 
+def test_a_cluster_keeps_its_own_addresses_secrets_and_pythons() -> None:
+    given = session._settings("spark://head:7077", "2g", False)
+    assert given["spark.driver.memory"] == "2g"
+    assert given["spark.sql.session.timeZone"] == "UTC"
+    theirs = (
+        "spark.authenticate",
+        "spark.driver.host",
+        "spark.local.dir",
+        "spark.pyspark",
+        "spark.executorEnv",
+        "spark.python",
+    )
+    assert not [name for name in given if name.startswith(theirs)]
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:7077", "spark://localhost:7077"])
+def test_a_driver_of_a_cluster_on_this_machine_stays_on_loopback(master: str) -> None:
+    given = session._settings(master, None, False)
+    assert given["spark.driver.host"] == given["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.authenticate.secret" not in given
+
+
+@pytest.mark.parametrize("master", ["local", "local[2,4]", "local-cluster[2,1,512]"])
+def test_local_masters_stay_on_loopback_and_ask_for_a_secret(master: str) -> None:
+    given = session._settings(master, None, False)
+    assert len(given["spark.authenticate.secret"]) == 64
+    assert given["spark.driver.bindAddress"] == "127.0.0.1"
+
+
+def test_a_token_in_an_address_is_refused() -> None:
+    with pytest.raises(pk.EngineError, match="SPARK_CONNECT_AUTHENTICATE_TOKEN") as caught:
+        pk.spark_session("sc://server:15002/;token=hidden")
+    assert "hidden" not in str(caught.value)
+
+
 def test_settings_can_be_overridden() -> None:
     assert session.safe_settings(memory="2g", ui=True)["spark.ui.enabled"] == "true"
     assert session.safe_settings(memory="2g")["spark.driver.memory"] == "2g"

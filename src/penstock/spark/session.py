@@ -125,8 +125,8 @@ def _remote(address: str, settings: Mapping[str, str]) -> SparkSession:
 
 
 def is_local(master: str) -> bool:
-    """Check whether a master runs everything in this process."""
-    return master == "local" or master.startswith("local[")
+    """Check whether a master runs everything on this machine, and ends with this process."""
+    return master.startswith("local")
 
 
 def _on_loopback(master: str) -> bool:

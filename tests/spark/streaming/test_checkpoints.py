@@ -124,7 +124,9 @@ def prepared(spark: Any, folder: Path) -> Feed:
 def newest_states(checkpoint: Path) -> list[Path]:
     """List the files of the last version of the state that hold anything of ours, one for each shard."""
     every = [each for each in checkpoint.glob("state/0/[0-9]*/[0-9]*.*") if each.stat().st_size]
-    last = max(int(each.name.partition(".")[0]) for each in every)  # before Spark 4.2 both files are one batch
+    last = max(
+        int(each.name.partition(".")[0]) for each in every
+    )  # before Spark 4.2 both files are one batch
     found = [each for each in every if each.name.startswith(f"{last}.")]
     return sorted(found, key=lambda path: path.stat().st_size)[-2:]
 
