@@ -62,7 +62,7 @@ def drive(
 ) -> Callable[..., Results]:
     """Run queries in a driver of their own, by default one of the cluster to which the archive is shipped."""
 
-    def run(queries: Sequence[str], stream: bool, ship: bool = True, **changed: object) -> Results:
+    def run(queries: Sequence[str], stream: str, ship: bool = True, **changed: object) -> Results:
         out = tmp_path_factory.mktemp("out")
         request = out / "request.json"
         request.touch(mode=0o600)  # it holds the cluster's secret
@@ -91,5 +91,6 @@ def drive_alone(command: Sequence[str], cluster: Cluster) -> str:
     done = subprocess.run(
         command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900
     )
-    assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-4_000:]
+    told = "\n".join(line for line in done.stderr.splitlines() if not line.startswith("\tat "))
+    assert done.returncode == 0, done.stdout[-2_000:] + told[-6_000:]
     return done.stdout
