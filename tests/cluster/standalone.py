@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow
 import pyspark
 
 LOOPBACK = "127.0.0.1"
@@ -88,12 +87,7 @@ def connect_server(cluster: Cluster) -> Iterator[str]:
     given = {"spark.master": cluster.master, **cluster.settings, **binding, **here}
     properties.write_text("".join(f"{name} {str(value).lower()}\n" for name, value in given.items()))
     arguments = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
-    beside = (
-        cluster.folder / "beside-the-server"
-    )  # Spark imports pyarrow there before it knows a session's archives
-    beside.mkdir()
-    (beside / "pyarrow").symlink_to(Path(pyarrow.__file__).parent)
-    more = {"PYSPARK_PYTHON": cluster.python, "PYTHONPATH": str(beside), "SPARK_DAEMON_MEMORY": "1g"}
+    more = {"PYSPARK_PYTHON": cluster.python, "SPARK_DAEMON_MEMORY": "1g"}
     with _process(properties, "SparkSubmit", arguments, more) as lines:
         port = _told(lines, r"Spark Connect server started at: \S*?:(\d+)")
         yield f"sc://{LOOPBACK}:{port}"

@@ -194,4 +194,8 @@ def test_no_damage_to_a_state_gives_a_wrong_number(
 def test_what_spark_finds_out_itself_is_an_error_of_ours_too() -> None:
     text = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state."
     assert isinstance(problem_in(text), pk.StateError)
+    text = "Traceback: ModuleNotFoundError: No module named 'penstock'"
+    assert str(problem_in(text)).startswith(
+        "a Python worker of Spark cannot import Penstock: call pk.ship(spark)"
+    )
     assert problem_in("[DIVIDE_BY_ZERO] something of the user's") is None
