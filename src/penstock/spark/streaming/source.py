@@ -13,7 +13,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from penstock.errors import PenstockError, PlanError, StateError
-from penstock.runtime.state.differences import require_same
 from penstock.sources.malformed import Bad
 from penstock.spark.exchange import SPARK_SCHEMA, packed
 from penstock.spark.streaming.read_limits import (
@@ -24,6 +23,7 @@ from penstock.spark.streaming.read_limits import (
 from penstock.spark.streaming.shard import unfit
 from penstock.spark.streaming.shuffle_write import Scatter
 from penstock.spark.tasks import settle
+from penstock.state.differences import require_same
 
 
 class PayloadSource(DataSource, ABC):
