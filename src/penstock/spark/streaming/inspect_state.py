@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from penstock.errors import StateError
 from penstock.runtime.session import METRICS
-from penstock.runtime.state.state import State
-from penstock.runtime.state.state_table import read_scalars
 from penstock.spark.streaming.operator import WHERE
 from penstock.spark.streaming.shard import SPLITS
+from penstock.state.state import State
+from penstock.state.state_table import read_scalars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
