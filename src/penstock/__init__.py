@@ -28,6 +28,7 @@ from penstock.errors import (
     SchemaMismatchError,
     SignalError,
     SourceError,
+    SparkSettingWarning,
     SqlError,
     StateError,
     UnfinishedError,
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
     from penstock.runtime.metrics import Metrics
     from penstock.spark.bound import from_spark
+    from penstock.spark.deploy.ship import ship
     from penstock.spark.session import spark_session
     from penstock.spark.streaming.executor_errors import streaming_problem
     from penstock.spark.streaming.metrics import StreamingMetrics
@@ -107,6 +109,7 @@ __all__ = [
     "Signal",
     "SignalError",
     "SourceError",
+    "SparkSettingWarning",
     "SqlError",
     "State",
     "StateError",
@@ -157,6 +160,7 @@ __all__ = [
     "scan_kafka",
     "scan_stream",
     "session",
+    "ship",
     "skew",
     "sliding",
     "spark_session",
@@ -194,6 +198,7 @@ _NAMES = {
     "runtime.metrics": "Metrics",
     "state.state": "State",
     "spark.bound": "from_spark",
+    "spark.deploy.ship": "ship",
     "spark.session": "spark_session",
     "spark.streaming.executor_errors": "streaming_problem",
     "spark.streaming.sinks": "delta_sink",

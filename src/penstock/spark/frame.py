@@ -22,6 +22,7 @@ from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.sources.arrow import is_frame
 from penstock.sources.bound import Bound
 from penstock.spark.bound import Frame, bound_for, zone_of
+from penstock.spark.deploy.settings import require_session
 from penstock.spark.exchange import SPARK_SCHEMA
 from penstock.spark.order import quoted, ranked, spark_order
 from penstock.spark.planning import Physical, planned
@@ -63,7 +64,7 @@ def to_spark(
     tasks: int | None,
     output_mode: str = APPEND,
 ) -> DataFrame:
-    """Return the result of a query as a DataFrame. Nothing runs before a Spark action."""
+    """Return the result of a query as a DataFrame. Nothing runs before a Spark action, but for one small job per session."""
     if not hasattr(spark, "createDataFrame"):
         raise EngineError(
             f"to_spark takes a SparkSession, such as pk.spark_session(), not a {type(spark).__name__}"
@@ -71,7 +72,9 @@ def to_spark(
     if tasks is not None and (isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1):
         raise EngineError(f"tasks must be at least 1, and a whole number, not {shown(tasks)}")
     bound = bound_data(stream, data, bindings)
-    require_mode(output_mode, is_streaming(bound))
+    streaming = is_streaming(bound)
+    require_mode(output_mode, streaming)
+    require_session(spark, streaming, tasks or parallelism(spark))
     if needs_shards(stream.compiled(), bound):
         require_keys(strategy)
         many, tables = tasks or parallelism(spark), packed_tables(stream)

@@ -76,6 +76,11 @@ class State:
         except pa.ArrowException:
             raise StateError("the chunks of the saved state do not have the same columns") from None
 
+    @property
+    def query(self) -> dict[str, str]:
+        """The identity of the query that the state belongs to. `state.tables(state.query)` reads the state without the query."""
+        return dict(self._query)
+
     # Bytes and files
 
     def to_bytes(self) -> bytes:

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from penstock.api.backfill import LIVE, Backfill, Side, in_order
 from penstock.errors import UnsupportedError
@@ -30,6 +29,11 @@ from penstock.spark.slices import Part, as_json
 from penstock.spark.storage import with_access
 from penstock.spark.streaming.files import FilePartition, FileReader, file_options, files_of, offset
 from penstock.spark.streaming.kafka import KafkaReader, topic_options
+from penstock.spark.streaming.read_limits import (
+    ReadAllAvailable,
+    ReadLimit,
+    SupportsTriggerAvailableNow,
+)
 from penstock.spark.streaming.shuffle_write import MARK, Mark, Scatter
 from penstock.spark.streaming.source import PayloadSource
 from penstock.spark.tasks import settle
@@ -143,13 +147,22 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ended = json.dumps(self.live.initialOffset()) if len(unread) <= self.history.most else ""
         return {"history": json.dumps(offset([*seen, *unread[: self.history.most]])), "live": ended}
 
+    def newest(self) -> dict[str, str]:
+        """Return the offset behind all of history and all live rows that are there."""
+        return {"history": json.dumps(offset(self.history.paths)), "live": json.dumps(self.live.newest())}
+
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
-        """Divide the input of a batch among tasks."""
-        if not start["live"]:
-            before, after = (files_of(json.loads(each["history"])) for each in (start, end))
-            return self._of_history(before, after, bool(end["live"]))
-        inner = self.live.partitions(json.loads(start["live"]), json.loads(end["live"]))
-        return [BackfillPartition(each, True, END_OF_TIME) for each in inner]
+        """Divide the input of a batch among tasks. The batch in which history ends may hold live rows too."""
+        if start["live"]:
+            return self._of_live(json.loads(start["live"]), json.loads(end["live"]))
+        before, after = (files_of(json.loads(each["history"])) for each in (start, end))
+        found = self._of_history(before, after, bool(end["live"]))
+        if not end["live"]:
+            return found
+        return [*found, *self._of_live(self.live.initialOffset(), json.loads(end["live"]))]
+
+    def _of_live(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        return [BackfillPartition(each, True, END_OF_TIME) for each in self.live.partitions(start, end)]
 
     def _of_history(self, before: frozenset[str], after: frozenset[str], ends: bool) -> list[InputPartition]:
         """Read some files. At least one partition exists, even without files, to send the watermark."""

@@ -15,12 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxFiles,
-    SupportsTriggerAvailableNow,
-)
 
 from penstock.errors import SourceError
 from penstock.sources.fragment import Fragment
@@ -33,6 +27,12 @@ from penstock.sources.readers import TEXT
 from penstock.spark.slices import Piece, as_json, even_parts, from_json, joined_part
 from penstock.spark.storage import with_access
 from penstock.spark.streaming.late_and_malformed import write_bad
+from penstock.spark.streaming.read_limits import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
 from penstock.spark.streaming.shuffle_write import Scatter
 from penstock.spark.streaming.source import PayloadSource, SplitReader
 from penstock.storage.access import LOCAL, Access
@@ -113,6 +113,10 @@ class FileReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableNo
         ]
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else None
         return offset([*seen, *new[:most]]) if new else start
+
+    def newest(self) -> dict[str, str]:
+        """Return the offset behind all files that are there."""
+        return offset(each.path for each in self._files.listed())
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         """Divide the files of a batch among tasks."""

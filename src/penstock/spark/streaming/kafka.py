@@ -12,18 +12,18 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from penstock.sources.kafka import LiveTopic, Range, Topic
 from penstock.sources.kafka_values import Decoder
 from penstock.sources.malformed import Bad
 from penstock.spark.storage import with_access
 from penstock.spark.streaming.late_and_malformed import write_bad
+from penstock.spark.streaming.read_limits import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from penstock.spark.streaming.shuffle_write import Scatter
 from penstock.spark.streaming.source import PayloadSource, SplitReader
 from penstock.storage.access import LOCAL, Access
@@ -89,6 +89,10 @@ class KafkaReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableN
         ends = self._ends() if self._target is None else self._target
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return reached(start, ends, most)
+
+    def newest(self) -> dict[str, int]:
+        """Return the offsets behind the last messages."""
+        return {str(number): high for number, (_, high) in self._ends().items()}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Create one task for each non-empty partition of the topic."""
