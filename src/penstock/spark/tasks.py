@@ -78,7 +78,7 @@ def _compiled(text: str, functions: tuple[Function, ...], objects: tuple[tuple[s
 @lru_cache(maxsize=32)
 def shipped(plan: Plan) -> Named:
     """Compile the kernels to ship with tasks. A worker with a different processor ignores them and compiles its own."""
-    return tuple(sorted(objects_of(compile_plan(plan).program).items()))
+    return tuple(sorted(objects_of(compile_plan(plan)).items()))
 
 
 # --- running ------------------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ class Topology:
         frames = frozenset(name for name, each in self.bound.items() if isinstance(each, Frame))
         way = way_of(self.compiled)
         scatter, shard = wired(self.compiled, min(self.tasks, partitions), frames, way)
-        objects = tuple(sorted(objects_of(shard.compiled.program).items()))
+        objects = tuple(sorted(objects_of(shard.compiled).items()))
         query = replace(shard.query, objects=objects, tables=self.tables)
         ready = replace(shard, query=query, updates=self.mode == UPDATE, accesses=self.accesses)
         return self._assembled(self._sent(scatter, json.dumps(ready.identity)), ready)
