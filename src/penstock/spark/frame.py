@@ -267,7 +267,7 @@ class Wiring:
 
     def _over(self, work: Any) -> OverParts:
         parts = [as_json(part) for part in self.physical.parts]
-        return OverParts.of(work, parts, *([self.accesses] if self.accesses else ()))
+        return OverParts.of(work, parts, self.accesses)
 
     def _pruned(self, stream: str, bound: Frame) -> DataFrame:
         """Select the columns that the query reads, and filter by the predicates that Spark can evaluate."""
