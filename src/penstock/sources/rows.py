@@ -24,7 +24,7 @@ _WHOLE = ("int", "uint", "timestamp", "date", "duration")
 def is_rows(data: object) -> bool:
     """Check whether data is a row, a list of rows, a mapping of columns, or an array of NumPy records."""
     match data:
-        case Mapping() | [Mapping(), *_]:
+        case Mapping() | [Mapping(), *_] | []:
             return True
         case np.ndarray():
             return data.dtype.names is not None
@@ -73,8 +73,8 @@ def inferred(data: Any) -> pa.RecordBatch:
 def _rows(rows: Sequence[Any], schema: pa.Schema, where: str) -> pa.RecordBatch:
     _check_rows(rows, where)
     columns = {field.name: ([row.get(field.name) for row in rows], field.type) for field in schema}
-    if not schema.names <= rows[0].keys():
-        _check_names(dict.fromkeys(name for row in rows for name in row), schema, where)
+    if not (rows and rows[0].keys() >= set(schema.names)):
+        _check_names(dict.fromkeys(name for row in rows for name in row) or schema.names, schema, where)
     return _batch(columns, where)
 
 
