@@ -32,6 +32,7 @@ def collect(
 ) -> tuple[pa.Table, Metrics]:
     """Push all data of all streams through the query and return the result and the metrics."""
     require_streams(stream)
+    refuse_arrival(stream.named.sources, "collect")
     bound = bind_all(stream, data, bindings)
     compiled = stream.compiled()
     chosen = engine_of(engine)
@@ -58,6 +59,16 @@ def require_streams(stream: Stream) -> None:
             "this query reads tables alone, which have no time; join a stream with them, "
             "or make one of the data with pk.from_arrow(data, time=...)"
         )
+
+
+def refuse_arrival(sources: Iterable[Source], what: str) -> None:
+    """Reject a run over data that is already there, if rows are stamped when they arrive."""
+    for source in sources:
+        if source.edges.arrival is not None:
+            raise UnsupportedError(
+                f"{what} reads rows that are already there, and stream {source.name!r} has time=pk.arrival(): push rows "
+                "with open(), run over an iterator of batches, or name a time column"
+            )
 
 
 def engine_of(engine: Engine | None) -> Engine:

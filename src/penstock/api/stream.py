@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-    from penstock.api.live import Live, Run
+    from penstock.api.live import Live
+    from penstock.api.running import Run
     from penstock.api.signals.signal import Signal
     from penstock.compile import Compiled
     from penstock.runtime.engine import Engine
@@ -294,7 +295,7 @@ class Stream(JoinVerbs):
         **sources: Any,
     ) -> Run:
         """Run incrementally: batches in, results out as windows close; open windows at the end unless `final=False`."""
-        from penstock.api.live import run  # noqa: PLC0415 - loaded on first use
+        from penstock.api.running import run  # noqa: PLC0415 - loaded on first use
 
         started = run(self, batches, sources, engine, state, flag(final, "final"))
         self._metrics = started.metrics

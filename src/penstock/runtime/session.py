@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.errors import BindingError, OverflowError, StateError
 from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import Step
-from penstock.runtime.metrics import Metrics
+from penstock.runtime.metrics import Held, Metrics
 from penstock.runtime.row_stages import SourceStage
 from penstock.runtime.stage import END_OF_TIME, KernelOverflowError, Stage, TimedBatch
 from penstock.runtime.state.state_table import StateTable, read_scalars, require, scalars
@@ -161,6 +161,14 @@ class Session:
             kept = {f"{name}/{part}": each for name, parts in stages for part, each in parts.items()}
             return {**kept, METRICS: scalars(**self.metrics.counts)}
 
+    def held(self) -> dict[str, Held]:
+        """Measure the state of every stage, as it would be saved."""
+        if self._finished:
+            return {}
+        self.step.check()
+        with self.step:
+            return {name: _size_of(stage.save()) for name, stage in self._stages.items()}
+
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         """Restore the tables that `save` returned in a run of the same query; call it before the first push."""
         try:
@@ -244,3 +252,9 @@ class Session:
         self.metrics.check()
         results, self._results = self._results, []
         return results
+
+
+def _size_of(parts: Mapping[str, StateTable]) -> Held:
+    """Measure the tables of a stage; those without keys and ranks hold a few numbers."""
+    tables = [part.table for part in parts.values() if part.keys or part.ranks]
+    return Held(sum(each.num_rows for each in tables), sum(each.nbytes for each in tables))

@@ -174,7 +174,9 @@ def _misfit(values: Any, dtype: pa.DataType | None, name: str, where: str) -> Sc
         try:
             _of_values([value], dtype)
         except _FAILURES:
-            zone = " (give all times a zone, or none, as the column has)" if isinstance(value, datetime) else ""
+            zone = (
+                " (give all times a zone, or none, as the column has)" if isinstance(value, datetime) else ""
+            )
             return SchemaMismatchError(
                 f"row {place} of {where} has a {type(value).__name__} in column {name!r}, which is no value of "
                 f"{dtype}{zone}; convert it, or correct the declaration"

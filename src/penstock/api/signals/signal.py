@@ -27,7 +27,8 @@ from penstock.types.duration import Duration, to_ticks, week_begin
 
 if TYPE_CHECKING:
     from penstock.api.explain import Explanation
-    from penstock.api.live import Live, Run
+    from penstock.api.live import Live
+    from penstock.api.running import Run
     from penstock.runtime.metrics import Metrics
 
 METHODS = ("linear", "last", "mean")

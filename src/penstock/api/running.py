@@ -1,0 +1,171 @@
+"""Incremental runs over iterables of batches, or over the data bound to the streams."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.api.arguments import shown, written_elsewhere
+from penstock.api.execute import as_bound, bind_all, named_bindings, refuse_arrival
+from penstock.api.input_readers import inputs_of, refuse_endless
+from penstock.api.live import Live, clock_of
+from penstock.errors import BindingError, StateError
+from penstock.plan.nodes import Source
+from penstock.runtime.engine import Engine
+from penstock.runtime.guarded_step import SharedStep
+from penstock.runtime.state.state import State
+from penstock.sources.arrow import Once, is_frame
+from penstock.sources.coalesce_batches import gathered
+from penstock.sources.rows import batch_of, is_rows
+
+if TYPE_CHECKING:
+    from penstock.api.stream import Stream
+    from penstock.runtime.metrics import Metrics
+
+
+class Run:
+    """The result batches of an incremental run; `.metrics` are those so far."""
+
+    def __init__(self, live: Live, inputs: Mapping[str, Iterator[Any]], final: bool) -> None:
+        self._live = live
+        self._inputs, self._final = dict(inputs), final
+        self._ready: deque[pa.RecordBatch] = deque()
+        self._output = self._results()
+        self._step = SharedStep(lambda: None)  # the open query tracks what an error left changed
+
+    @property
+    def metrics(self) -> Metrics:
+        """The metrics so far."""
+        return self._live.metrics
+
+    @property
+    def watermark(self) -> int | None:
+        """The watermark over all streams, in ticks; None until every stream has one."""
+        return self._live.watermark
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        return self._step.run("next", lambda: next(self._output))
+
+    def state(self) -> State:
+        """Return the state of the query, to resume from: run with `final=False`, or stop before the end."""
+        self._step.check()
+        if self._ready:
+            raise StateError(
+                f"{len(self._ready)} batches of results have not been taken yet, and would be lost; take them first"
+            )
+        return self._live.state()
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the state of the query to a file, to resume with `run(..., state=path)`."""
+        self.state().save(path)
+
+    def _results(self) -> Iterator[pa.RecordBatch]:
+        for made in self.pushes():
+            self._ready.extend(made)
+            while self._ready:
+                yield self._ready.popleft()
+
+    def pushes(self) -> Iterator[list[pa.RecordBatch]]:
+        """Push one batch of each stream in turn until all end; yield the results of each push, also if empty."""
+        while self._inputs:
+            for name in list(self._inputs):
+                batch = next(self._inputs[name], None)
+                if batch is None:
+                    del self._inputs[name]
+                else:
+                    yield self._live.take(name, batch)
+        if self._final:
+            yield self._live.finish()
+
+
+def run(
+    stream: Stream,
+    batches: Any,
+    sources: Mapping[str, Any],
+    engine: Engine | None,
+    state: object,
+    final: bool,
+) -> Run:
+    """Start an incremental run over iterables of batches, or over the data bound to the streams."""
+    named = {source.name: source for source in stream.named.sources}
+    given = _behind_history(stream, named_bindings(named, batches, sources))
+    lazy = {name: _lazily(each, named[name]) for name, each in given.items()}
+    live = Live(stream, engine, state, clock_of(stream, given))
+    inputs = {name: each for name, each in lazy.items() if each is not None}
+    rest = {name: each for name, each in given.items() if lazy[name] is None}
+    inputs |= _bound_inputs(stream, live, rest, set(inputs), state is not None)
+    # Several streams are interleaved batch by batch, so their batches are not merged.
+    if len(inputs) == 1:
+        inputs = {
+            name: gathered(each) if _is_there(given.get(name)) else each for name, each in inputs.items()
+        }
+    return Run(live, inputs, final)
+
+
+def _behind_history(stream: Stream, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert data passed to a stream with a history into its live side."""
+    known = {name: each for name, each in stream.data.items() if hasattr(each, "followed_by")}
+    sources = {source.name: source for source in stream.named.sources}
+    return {
+        name: _side(each, known[name], sources[name]) if name in known else each
+        for name, each in given.items()
+    }
+
+
+def _side(data: Any, history: Any, source: Source) -> Any:
+    lazy = _lazily(data, source)
+    return as_bound(data) if lazy is None else Once(lazy, history.schema)
+
+
+def _is_there(data: Any) -> bool:
+    """Return whether all batches are in memory, so that the next batch does not depend on a result."""
+    return isinstance(data, list | tuple | pa.Table)
+
+
+def _bound_inputs(
+    stream: Stream, live: Live, given: Mapping[str, Any], fed: set[str], going_on: bool
+) -> dict[str, Iterator[Any]]:
+    """Read the streams that are not fed by an iterator from their bound data."""
+    empty = {source.name: Once((), source.schema) for source in stream.named.sources if source.name in fed}
+    refuse_arrival([source for source in stream.named.sources if source.name not in fed], "run over data")
+    bound = bind_all(stream, None, {**given, **empty})
+    if going_on:
+        refuse_endless(bound)
+    return {
+        source.name: inputs_of(source, bound[source.name], stream.compiled(), live.metrics)
+        for source in stream.named.sources
+        if source.name not in fed
+    }
+
+
+def _lazily(data: Any, source: Source) -> Iterator[pa.RecordBatch] | None:
+    """Return an iterator over an iterable of batches or rows; None for data in memory."""
+    if (
+        (is_rows(data) and len(data))
+        or hasattr(data, "__arrow_c_stream__")
+        or hasattr(data, "__arrow_c_array__")
+        or hasattr(type(data), "batches")
+        or is_frame(data)
+    ):
+        return None
+    if not hasattr(type(data), "__iter__") or written_elsewhere(data):
+        raise BindingError(
+            f"{shown(data)} is neither Arrow data nor an iterable of record batches or rows; give a pyarrow table or reader, or a list of batches"
+        )
+    return (part for each in data for part in parts_of(each, source))
+
+
+def parts_of(data: Any, source: Source) -> Iterable[pa.RecordBatch]:
+    """Return a batch as it is, other data as batches."""
+    if isinstance(data, pa.RecordBatch):
+        return [data]
+    if is_rows(data):
+        return [batch_of(data, source.given, f"a batch of stream {source.name!r}")]
+    return as_bound(data).batches()
