@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
@@ -12,11 +12,13 @@ from weakref import ref
 
 import pyarrow as pa
 
+from penstock.api.arguments import whole
 from penstock.api.backfill import Backfill
 from penstock.api.execute import as_bound, engine_of, fill_tables, named_bindings, require_streams
 from penstock.api.ingress import Ingress, following
 from penstock.api.late_and_malformed import late_rows_message, outside_level, warn_of_malformed_rows
 from penstock.api.stream_time import instant
+from penstock.api.writer import Block, Writer, writable
 from penstock.errors import BindingError, LateRowsWarning, StateError
 from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import SharedStep
@@ -138,8 +140,9 @@ class Live:
 
     def admit(self, name: str, data: Any) -> list[pa.RecordBatch]:
         """Convert rows of a stream to batches of the needed columns, small ones joined. Any thread may call this."""
-        gate = self._gates[name]
-        return [gate.conform(part) for part in _parts(data, gate)]
+        gate, history = self._gates[name], self._histories.get(name)
+        convert = gate.conform if history is None else history.conformed
+        return [convert(part) for part in _parts(data, gate)]
 
     def stamp(self, name: str, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Add the time of arrival; calls must follow the order of arrival."""
@@ -168,9 +171,9 @@ class Live:
         """The names of the streams."""
         return tuple(self._sources)
 
-    def ingress(self, name: str) -> Ingress:
-        """The ingress of a stream."""
-        return self._gates[name]
+    def is_stamped(self, name: str) -> bool:
+        """Whether the time of a stream's rows is that of their arrival."""
+        return self._sources[name].edges.arrival is not None
 
     def feed(self, given: Iterable[Given], stamps: Mapping[str, int]) -> list[pa.RecordBatch]:
         """Push rows that were admitted and stamped before, as one call. `stamps` are the present arrival times."""
@@ -266,9 +269,44 @@ class Live:
     @_alone
     def advance(self, time: object) -> list[pa.RecordBatch]:
         """Declare that no row before this time follows: a datetime, an ISO string, or ticks."""
+        return self._timely(self._session.advance(self.tick(time)), self._clock.now())
+
+    @_alone
+    def advance_to(self, tick: int) -> list[pa.RecordBatch]:
+        """Declare that no row before this tick follows."""
+        return self._timely(self._session.advance(tick), self._clock.now())
+
+    def tick(self, time: object) -> int:
+        """Convert a point in time to ticks."""
         clock = next(iter(self._sources.values())).time
-        reached = instant(time, clock, "the time to advance to")
-        return self._timely(self._session.advance(reached), self._clock.now())
+        return instant(time, clock, "the time to advance to")
+
+    def writer(self, capacity: int = 1024, stream: str | None = None) -> Writer:
+        """Return preallocated columns of a stream to fill in place; `commit(n)` pushes the first n rows."""
+        return self.writer_of(capacity, stream, self._commit)
+
+    def writer_of(
+        self, capacity: int, stream: str | None, commit: Callable[..., list[pa.RecordBatch]]
+    ) -> Writer:
+        """Return a writer that passes the name of its stream, its schema and its rows to a function."""
+        name = self._sole.source.name if stream is None and self._sole is not None else stream
+        if name not in self._gates:
+            raise BindingError(
+                f"writer(stream=) names the stream to write to, one of {', '.join(map(repr, self._gates))}"
+            )
+        gate = self._gates[name]
+        whole_rows = name in self._histories
+        needed = gate.source.given if whole_rows else gate.needed
+        schema = writable(pa.schema([each for each in needed if each.name in gate.source.given.names]), name)
+        return Writer(schema, whole(capacity, "capacity", 1), partial(commit, name, schema))
+
+    @_alone
+    def _commit(self, name: str, schema: pa.Schema, rows: int, *columns: Any) -> list[pa.RecordBatch]:
+        arrived = self._clock.now()
+        block = Block.of(schema, rows)
+        block.append(rows, *columns)
+        batch = self._gates[name].stamp(block.batch(0, rows))
+        return self._timely(self._put(name, batch, self._now()), arrived)
 
     @_alone
     def finish(self) -> list[pa.RecordBatch]:

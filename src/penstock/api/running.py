@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
+from threading import Thread
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
 import pyarrow as pa
 
 from penstock.api.arguments import shown, written_elsewhere
+from penstock.api.background import Background, in_background
 from penstock.api.execute import as_bound, bind_all, named_bindings, refuse_arrival
 from penstock.api.input_readers import inputs_of, refuse_endless
 from penstock.api.live import Live, clock_of
@@ -21,6 +24,7 @@ from penstock.runtime.state.state import State
 from penstock.sources.arrow import Once, is_frame
 from penstock.sources.coalesce_batches import gathered
 from penstock.sources.rows import batch_of, is_rows
+from penstock.types.duration import Duration
 
 if TYPE_CHECKING:
     from penstock.api.stream import Stream
@@ -85,6 +89,70 @@ class Run:
             yield self._live.finish()
 
 
+class BackgroundRun(Run):
+    """A run whose input a thread reads, one batch of each stream in turn, while results are taken."""
+
+    def __init__(
+        self, live: Live, inputs: Mapping[str, Iterator[Any]], final: bool, max_delay: Duration
+    ) -> None:
+        super().__init__(live, inputs, final)
+        self._background = in_background(live, max_delay, None)
+        self._background.expect_consumer()
+        self._reader = Reader(self._background, self._inputs, final)
+        self._thread = Thread(target=self._reader.read, name="penstock-reader", daemon=True)
+        self._thread.start()
+        finalize(self, self._reader.stop).atexit = False
+
+    def pushes(self) -> Iterator[list[pa.RecordBatch]]:
+        """Yield results as they complete; then raise the error that ended the input, if there was one."""
+        for batch in self._background:
+            yield [batch]
+        self._thread.join()
+        if self._reader.error is not None:
+            raise self._reader.error
+
+    def state(self) -> State:
+        """Return the state of the query after the last batch; before, it is not known which batches are in it."""
+        if self._thread.is_alive():
+            raise StateError(
+                "a run with max_delay= reads ahead, so its state belongs to no batch; take all results first, "
+                "or push batches with open(background=True)"
+            )
+        return super().state()
+
+
+class Reader:
+    """Push one batch of each stream in turn, until all end or the run is dropped."""
+
+    def __init__(self, background: Background, inputs: dict[str, Iterator[Any]], final: bool) -> None:
+        self._background, self._inputs, self._final = background, inputs, final
+        self._stopped = False
+        self.error: BaseException | None = None
+
+    def read(self) -> None:
+        """Read all input; the error of an iterator ends the run after the batches before it."""
+        try:
+            self._read()
+        except BaseException as error:  # noqa: BLE001 - raised where results are taken
+            self.error = error
+        self._background.shut()
+
+    def _read(self) -> None:
+        while self._inputs and not self._stopped:
+            for name in list(self._inputs):
+                batch = next(self._inputs[name], None)
+                if batch is None:
+                    del self._inputs[name]
+                else:
+                    self._background.take(name, batch)
+        if self._final and not self._stopped:
+            self._background.end()
+
+    def stop(self) -> None:
+        """Read no further batch."""
+        self._stopped = True
+
+
 def run(
     stream: Stream,
     batches: Any,
@@ -92,6 +160,7 @@ def run(
     engine: Engine | None,
     state: object,
     final: bool,
+    max_delay: Duration | None = None,
 ) -> Run:
     """Start an incremental run over iterables of batches, or over the data bound to the streams."""
     named = {source.name: source for source in stream.named.sources}
@@ -106,7 +175,7 @@ def run(
         inputs = {
             name: gathered(each) if _is_there(given.get(name)) else each for name, each in inputs.items()
         }
-    return Run(live, inputs, final)
+    return Run(live, inputs, final) if max_delay is None else BackgroundRun(live, inputs, final, max_delay)
 
 
 def _behind_history(stream: Stream, given: Mapping[str, Any]) -> dict[str, Any]:
