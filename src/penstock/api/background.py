@@ -1,14 +1,11 @@
-"""An open query in the background: pushes are queued, and a worker thread gathers them into tasks."""
+"""An open query in the background: pushes are queued, and gathered into tasks."""
 
 from __future__ import annotations
 
 import asyncio
-import atexit
-import os
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Iterator
 from os import PathLike
-from threading import Condition, RLock, Thread, current_thread
+from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import finalize
@@ -16,9 +13,10 @@ from weakref import finalize
 import pyarrow as pa
 
 from penstock.api.arguments import shown, whole
+from penstock.api.background_worker import Results, Worker
 from penstock.api.late_and_malformed import seconds
 from penstock.api.live import Given, Live
-from penstock.api.row_queue import Call, RowQueue, joined
+from penstock.api.row_queue import Call
 from penstock.api.writer import BLOCK_ROWS, Block, Writer
 from penstock.errors import BindingError, StateError
 from penstock.runtime.state.state import State
@@ -30,221 +28,18 @@ if TYPE_CHECKING:
 
     from penstock.runtime.metrics import Metrics
 
-Results = Callable[[pa.RecordBatch], object]
 QUEUE_ROWS = 1 << 20
 MAX_DELAY = 0.001  # seconds
-ENOUGH = (
-    1 << 16
-)  # rows; their processing far exceeds the fixed cost of a task, so that waiting for more gains nothing
-_TICK = 0.001  # seconds between two looks at the clock, where time alone completes results
-
-
-class Worker:
-    """The worker thread, its queue and its results.
-
-    Only the worker calls the open query, but for its state. It holds no reference to `Background`, so that a run that is
-    dropped can end: it processes what was pushed first.
-    """
-
-    def __init__(self, live: Live, max_delay: float, queue_rows: int, on_result: Results | None) -> None:
-        self.live, self.max_delay, self.queue_rows = live, max_delay, queue_rows
-        self._on_result = on_result
-        self.queue = RowQueue()
-        self.results: deque[pa.RecordBatch] = deque()
-        self.result_rows = 0
-        # The bare lock is entered by `with`: unlike a condition, it leaves no gap in which an interrupt keeps it closed.
-        self.lock = RLock()
-        self.work, self.change = Condition(self.lock), Condition(self.lock)
-        self.waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
-        self.consumers: set[int] = set()
-        self.error: BaseException | None = None
-        self.failed = False
-        self.closing = self.ended = self.idle = self.busy = self.hurried = False
-        self.pid = os.getpid()
-        self.thread = Thread(target=self._run, name="penstock-background", daemon=True)
-        self.thread.start()
-        # Daemon threads still run while exit handlers do.
-        atexit.register(self._exit)
-
-    # -- the worker thread ------------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        try:
-            while self._step():
-                pass
-        except BaseException as error:  # noqa: BLE001 - raised by the next call of the user
-            self._fail(error)
-        with self.lock:
-            self.ended, self.busy = True, False
-            self._changed()
-        if self.error is None:
-            atexit.unregister(self._exit)
-
-    def _fail(self, error: BaseException) -> None:
-        with self.lock:
-            self.error, self.failed = error, True
-            lost = self.queue.clear()
-        if lost:
-            error.add_note(f"{lost:,} rows that were pushed behind it have not been processed")
-
-    def _step(self) -> bool:
-        """Process what waits; return whether to go on."""
-        with self.lock:
-            self._await_work()
-            if not self.queue and self.closing:
-                return False
-            taken: list[Given] | Call = self.queue.take() if self.queue else []
-            # Rows that arrive from now on have these times, or later ones.
-            stamps = self.live.stamps() if self.live.timed else {}
-            self.busy = True
-            self.live.metrics.queue_rows = self.queue.rows
-            self._changed()
-        made = taken() if callable(taken) else self.live.feed(joined(taken) if taken else [], stamps)
-        self._deliver(made)
-        self._warn()
-        with self.lock:
-            self.busy = False
-            self._changed()
-        return True
-
-    def _await_work(self) -> None:
-        """Wait until a task is due."""
-        while True:
-            if self.queue and (self._is_due() or self.closing):
-                if self.closing or self.result_rows < self.queue_rows:
-                    return
-                timeout = None  # until results are taken
-            elif self.closing:
-                return
-            elif self.queue:
-                timeout = max(self.queue.oldest + self.max_delay - self.live.clock.now(), 0.0)
-            else:
-                self.hurried = False
-                timeout = max(self.max_delay, _TICK) if self.live.timed else None
-            self.idle = True
-            signalled = self.work.wait(timeout)
-            self.idle = False
-            if not signalled and not self.queue and self.live.timed:
-                return
-
-    def _is_due(self) -> bool:
-        queue = self.queue
-        return (
-            self.hurried
-            or queue.calls > 0
-            or queue.rows >= min(ENOUGH, self.queue_rows)
-            or self.live.clock.now() >= queue.oldest + self.max_delay
-        )
-
-    def _deliver(self, made: list[pa.RecordBatch]) -> None:
-        if self._on_result is not None:
-            for batch in made:
-                self._on_result(batch)
-        elif made:
-            with self.lock:
-                self.results.extend(made)
-                self.result_rows += sum(batch.num_rows for batch in made)
-
-    def _warn(self) -> None:
-        """Issue warnings; one that is an error is raised by the next call, and the run goes on."""
-        try:
-            self.live.warn()
-        except Warning as warning:
-            self.error = warning
-
-    def _changed(self) -> None:
-        """Wake the threads and coroutines that wait for results, for room or for the end."""
-        self.change.notify_all()
-        waiters, self.waiters = self.waiters, []
-        for loop, future in waiters:
-            try:
-                loop.call_soon_threadsafe(_resolve, future)
-            except RuntimeError:  # the loop is closed
-                continue
-
-    # -- calls of other threads -------------------------------------------------------------------------
-
-    def check(self) -> None:
-        """Raise the error of the worker, once; then refuse calls."""
-        error, self.error = self.error, None
-        if error is not None:
-            raise error
-        if self.failed:
-            raise StateError(
-                "an earlier push failed halfway: go on from the state that was saved before it, or start anew"
-            )
-
-    def own(self) -> RLock:  # type: ignore[valid-type]
-        """The lock, unless this process is a fork: its copy of the lock may be closed for ever."""
-        if os.getpid() != self.pid:
-            raise StateError(
-                "this query was opened in another process, whose worker a fork does not copy; open it anew here"
-            )
-        return self.lock
-
-    def room(self) -> bool:
-        """Whether the queue has room, or the worker has failed and no room will come."""
-        return self.queue.rows < self.queue_rows or self.ended or self.error is not None
-
-    def await_room(self) -> None:
-        """Wait until the queue has room. A function of results is called by the worker itself, and cannot wait for it."""
-        while not self.room() and current_thread() is not self.thread:
-            if self.result_rows >= self.queue_rows and not self.consumers - {current_thread().ident}:
-                raise BindingError(
-                    f"the queue is full, and {self.result_rows:,} rows of results have not been taken; iterate over the "
-                    "open query in another thread, or give on_result="
-                )
-            self.hurry()
-            self.change.wait()
-
-    def hurry(self) -> None:
-        """Process what waits without further delay."""
-        self.hurried = True
-        self.work.notify()
-
-    def offered(self, was_empty: bool) -> None:
-        """Wake the worker if rows arrived for which it waits."""
-        self.live.metrics.queue_rows = self.queue.rows
-        if self.idle and (was_empty or self.queue.rows >= min(ENOUGH, self.queue_rows)):
-            self.work.notify()
-
-    def quiet(self) -> bool:
-        """Whether everything pushed has been processed."""
-        return self.ended or (not self.queue and not self.busy)
-
-    def stop(self) -> None:
-        """Let the worker end once it has processed what was pushed."""
-        if os.getpid() != self.pid:
-            return
-        with self.lock:
-            self.closing = True
-            self.work.notify()
-
-    def drain(self) -> None:
-        """Process what was pushed, and end."""
-        self.stop()
-        if os.getpid() == self.pid and current_thread() is not self.thread:
-            self.thread.join()
-
-    def _exit(self) -> None:
-        """At the exit of the interpreter: process what was pushed, and show an error that no call has raised."""
-        self.drain()
-        if self.error is not None:
-            raise self.error
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 class Background:
     """A query that runs in the background: `push` queues rows and returns at once; results are iterated over.
 
-    A worker thread gathers what waits into one task, after at most `max_delay`. `push` blocks while `queue_rows` rows
-    wait. Results go to `on_result` in the worker thread, or to `for batch in live` and `async for batch in live`, which
-    end after `finish()` or `close()`. An error of the worker is raised by the next call. Nothing that was pushed is lost:
-    `close()`, the end of a `with` block and the exit of the interpreter process it first.
+    What waits is gathered into one task, after at most `max_delay`. A worker thread runs it, or a push that finds it
+    overdue. `push` blocks while `queue_rows` rows wait. Results go to `on_result`, in whichever thread runs the task, or to
+    `for batch in live` and `async for batch in live`, which end after `finish()` or `close()`. An error of a task is raised
+    by the next call. Nothing that was pushed is lost: `close()`, the end of a `with` block and the exit of the interpreter
+    process it first.
 
     >>> import penstock as pk
     >>> events = pk.stream("events", {"t": "int64", "v": "int64"}, time="t")
@@ -286,6 +81,7 @@ class Background:
                 self._worker.await_room()
                 self._check()
                 self._put(admitted, arrived)
+            self._worker.help()
         except KeyboardInterrupt:
             self._interrupted = True
             raise
@@ -363,6 +159,7 @@ class Background:
                 was_empty = not worker.queue
                 worker.queue.filled(name, block, rows, arrived)
                 worker.offered(was_empty)
+            worker.help()
         except KeyboardInterrupt:
             self._interrupted = True
             raise
@@ -392,7 +189,7 @@ class Background:
     def __next__(self) -> pa.RecordBatch:
         worker = self._worker
         with worker.own():
-            worker.consumers.add(current_thread().ident or 0)
+            worker.consumers.add(get_ident())
             while not worker.results:
                 worker.check()
                 if worker.ended:
@@ -420,18 +217,13 @@ class Background:
         worker = self._worker
         with worker.own():
             worker.check()
-            made = list(worker.results)
-            worker.results.clear()
-            worker.result_rows = 0
-            worker.work.notify()
-            return made
+            worker.consumers.add(get_ident())
+            return [self._taken() for _ in range(len(worker.results))]
 
     def _taken(self) -> pa.RecordBatch:
         worker = self._worker
         batch = worker.results.popleft()
-        worker.result_rows -= batch.num_rows
-        if worker.idle:
-            worker.work.notify()
+        worker.taken(batch)
         return batch
 
     def _next_change(self) -> Awaitable[None]:
@@ -446,7 +238,7 @@ class Background:
         """Wait until everything that was pushed has been processed."""
         worker = self._worker
         with worker.own():
-            if current_thread() is worker.thread:
+            if get_ident() == worker.runner:
                 raise BindingError(
                     "a function of results cannot wait until all results are there; return first"
                 )
