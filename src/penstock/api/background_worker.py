@@ -21,6 +21,7 @@ Task = tuple[list[Given] | Call, dict[str, int]]
 ENOUGH = (
     1 << 16
 )  # rows; their processing far exceeds the fixed cost of a task, so that waiting for more gains nothing
+RESULT_ROWS = 1 << 20  # rows of results that may wait, at least
 # Seconds:
 _PATIENCE = 0.0005  # for which a push leaves a due task to the worker
 _YIELD = 0.0002  # for which a push lets another thread go on with a task while rows are overdue
@@ -86,7 +87,7 @@ class Worker:
             timeout: float | None = tick
             if self.runner is None:
                 if self.queue and (self.closing or self._is_due()):
-                    if self.closing or self.result_rows < self.queue_rows:
+                    if self.closing or not self.glutted:
                         return
                     timeout = None  # until results are taken
                 elif self.queue:
@@ -198,7 +199,7 @@ class Worker:
     def await_room(self) -> None:
         """Wait until the queue has room. A function of results that pushes does not wait: its thread makes the room."""
         while not self.room() and self.runner != get_ident():
-            if self.result_rows >= self.queue_rows and not self.consumers - {get_ident()}:
+            if self.glutted and not self.consumers - {get_ident()}:
                 raise BindingError(
                     f"the queue is full, and {self.result_rows:,} rows of results have not been taken; iterate over the "
                     "open query in another thread, or give on_result="
@@ -223,6 +224,11 @@ class Worker:
         if self._idle and self.queue:
             self.work.notify()
 
+    @property
+    def glutted(self) -> bool:
+        """Whether so many results wait that no task is begun until some are taken."""
+        return self.result_rows >= max(self.queue_rows, RESULT_ROWS)
+
     def quiet(self) -> bool:
         """Whether everything pushed has been processed."""
         return self.ended or (not self.queue and self.runner is None)
@@ -241,7 +247,7 @@ class Worker:
                 if self.runner != get_ident() and age >= self.max_delay:
                     self.change.wait(_YIELD)
                 return
-            if age < max(self.max_delay / 2, _PATIENCE) or self.result_rows >= self.queue_rows:
+            if age < max(self.max_delay / 2, _PATIENCE) or self.glutted:
                 return
             task = self._begin()
         self._process(*task)
