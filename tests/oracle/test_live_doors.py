@@ -113,7 +113,6 @@ def in_turn(query: Any, steps: Sequence[Step], **options: Any) -> tuple[list[str
 
 
 async def in_coroutines(query: Any, steps: Sequence[Step]) -> list[str]:
-    made: list[pa.RecordBatch] = []
     async with query.open(background=True, max_delay="0s", queue_rows=3) as live:
 
         async def produce() -> None:
@@ -126,8 +125,7 @@ async def in_coroutines(query: Any, steps: Sequence[Step]) -> list[str]:
             live.shut()
 
         producer = asyncio.create_task(produce())
-        async for batch in live:
-            made.append(batch)
+        made = [batch async for batch in live]
         await producer
     return sorted(told(made))
 

@@ -19,8 +19,8 @@ from penstock.api.live import Given, Live
 from penstock.api.row_queue import Call
 from penstock.api.writer import BLOCK_ROWS, Block, Writer
 from penstock.errors import BindingError, StateError
-from penstock.runtime.state.state import State
 from penstock.sources.malformed import Arrived
+from penstock.state.state import State
 from penstock.types.duration import Duration
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import SharedStep
 from penstock.runtime.metrics import Held
 from penstock.runtime.stage import START_OF_TIME
-from penstock.runtime.state.state import State
 from penstock.sources.coalesce_batches import gathered
 from penstock.sources.live_files import Clock
 from penstock.sources.malformed import Arrived
 from penstock.sources.rows import batch_of, is_rows
+from penstock.state.state import State
 
 if TYPE_CHECKING:
     from penstock.api.stream import Stream

@@ -20,10 +20,10 @@ from penstock.errors import BindingError, StateError
 from penstock.plan.nodes import Source
 from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import SharedStep
-from penstock.runtime.state.state import State
 from penstock.sources.arrow import Once, is_frame
 from penstock.sources.coalesce_batches import gathered
 from penstock.sources.rows import batch_of, is_rows
+from penstock.state.state import State
 from penstock.types.duration import Duration
 
 if TYPE_CHECKING:

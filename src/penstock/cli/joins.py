@@ -8,6 +8,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from penstock.algorithms.joins.adapt.choose_join import JoinChooser, load_trees, save_trees
+from penstock.algorithms.joins.adapt.tree import TREES, Tree, show
 from penstock.bench.iawj.calibrate import calibrate
 from penstock.bench.iawj.field import open_join_field
 from penstock.bench.iawj.report import document_of, print_report
@@ -16,9 +18,7 @@ from penstock.bench.machine import facts
 from penstock.bench.report import save_json
 from penstock.codegen.cache import KernelCache, default_directory
 from penstock.errors import StateError
-from penstock.programs.join_algorithms import machine_name
-from penstock.runtime.adapt.choose_join import JoinChooser, load_trees, save_trees
-from penstock.runtime.adapt.tree import TREES, Tree, show
+from penstock.operators.joins.build_algorithms import machine_name
 from penstock.runtime.engine import Engine
 
 QUICK = 0.1

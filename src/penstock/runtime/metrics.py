@@ -11,7 +11,7 @@ from penstock.runtime.latency import Latency
 from penstock.runtime.prometheus import prometheus
 
 if TYPE_CHECKING:
-    from penstock.runtime.adapt.join_metrics import JoinReport
+    from penstock.runtime.join_metrics import JoinReport
 
 
 class Held(NamedTuple):

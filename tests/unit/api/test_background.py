@@ -115,12 +115,18 @@ def test_what_waits_is_one_task_of_neighbouring_batches() -> None:
     assert counts(blocking.taken) == [1, 6]
 
 
-def test_results_that_nobody_takes_are_an_error_of_the_push_that_would_wait_for_ever(monkeypatch: Any) -> None:
+def test_results_that_nobody_takes_are_an_error_of_the_push_that_would_wait_for_ever(
+    monkeypatch: Any,
+) -> None:
     monkeypatch.setattr("penstock.api.background_worker.RESULT_ROWS", 4)
     live = EVENTS.filter(pk.col("v") > 0).open(background=True, queue_rows=4, max_delay="0s")
-    with pytest.raises(pk.BindingError, match="rows of results have not been taken"):
+
+    def push_on() -> None:
         for t in range(1000):
             live.push(rows(t, t))
+
+    with pytest.raises(pk.BindingError, match="rows of results have not been taken"):
+        push_on()
     taken = sum(batch.num_rows for batch in live.ready())
     live.push(rows(1))
     live.finish()
@@ -349,7 +355,9 @@ def script(body: str) -> subprocess.CompletedProcess[str]:
         query = pk.stream("e", {"t": "int64"}, time="t").window(10).agg(n=pk.count())
         """
     text = textwrap.dedent(setting) + textwrap.dedent(body)
-    return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def test_the_exit_of_the_interpreter_processes_what_waits() -> None:

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from penstock.algorithms.joins.adapt.choose_join import JoinChooser
+from penstock.algorithms.joins.adapt.tree import ALGORITHMS, IN_ORDER, TARGETS, TREES, Leaf
+from penstock.algorithms.joins.adapt.window_statistics import observe
 from penstock.bench.iawj import knobs, suite, workloads
 from penstock.bench.iawj.auto import Choice, auto_figures, choices
 from penstock.bench.iawj.calibrate import trees_of
@@ -18,9 +21,6 @@ from penstock.bench.iawj.simulate import Emission, Run, later_rows, simulate
 from penstock.bench.iawj.suite import JoinOptions, run_suite
 from penstock.bench.iawj.sweeps import Sweep, calibration, sweeps
 from penstock.bench.iawj.workloads import REAL, Micro, Side, Workload
-from penstock.runtime.adapt.choose_join import JoinChooser
-from penstock.runtime.adapt.tree import ALGORITHMS, IN_ORDER, TARGETS, TREES, Leaf
-from penstock.runtime.adapt.window_statistics import observe
 
 TINY = Micro(4, 3, duplicates=2, window_ms=10)
 

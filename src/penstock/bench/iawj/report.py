@@ -9,13 +9,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from penstock.algorithms.joins.adapt.tree import TREES
 from penstock.bench.iawj.auto import Choice
 from penstock.bench.iawj.field import Measured
 from penstock.bench.iawj.knobs import Turned
 from penstock.bench.iawj.simulate import Run
 from penstock.bench.iawj.suite import Report, Series
 from penstock.bench.report import figure_table
-from penstock.runtime.adapt.tree import TREES
 
 METRICS: dict[str, Callable[[Run], float]] = {
     "rows/ms": lambda run: run.throughput,

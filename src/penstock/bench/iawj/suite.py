@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from penstock.algorithms.joins.adapt.choose_join import JoinChooser
 from penstock.bench.figures import Figure
 from penstock.bench.iawj.auto import Choice, auto_figures, choices, choices_in_order
 from penstock.bench.iawj.calibrate import calibrate
@@ -16,7 +17,6 @@ from penstock.bench.iawj.ordered import grid_in_order, measure_ordered
 from penstock.bench.iawj.sweeps import Sweep, sweeps
 from penstock.bench.iawj.workloads import REAL, Micro, Workload
 from penstock.bench.machine import FAST_MEMORY
-from penstock.runtime.adapt.choose_join import JoinChooser
 
 Progress = Callable[[str], None]
 

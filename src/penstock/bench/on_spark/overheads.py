@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import penstock as pk
 from penstock.bench.figures import Figure
 from penstock.bench.scale.processors import FamilyClock, worked
-from penstock.passes.choose_strategy import Halo
+from penstock.physical.choose_strategy import Halo
 from penstock.sources.fragment import Fragment
 from penstock.spark.baseline import consume
 from penstock.spark.planning import planned
