@@ -13,8 +13,8 @@ from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.hash_table.keys import DenseKeys
 from penstock.algorithms.window_grid import windows_on
 from penstock.errors import OverflowError
-from penstock.loop.abi import ACCEPTED, FILTERED
-from penstock.loop.morsels import Morsels
+from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED
+from penstock.loop.morsels import Morsels, Progress
 from penstock.operators.pane_aggregate.emission import emit
 from penstock.operators.pane_aggregate.pane_ownership import (
     CELLS_WORTH_THREADS,
@@ -26,6 +26,8 @@ from penstock.operators.pane_aggregate.pane_ownership import (
 from penstock.operators.pane_aggregate.parallel_aggregation import fold_in_parallel
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.state import hold_cells, kept_cells, panes_of, rows_in
+from penstock.operators.pane_aggregate.steady import MOST_ROWS as STEADY_ROWS
+from penstock.operators.pane_aggregate.steady import SteadyFold
 from penstock.operators.pane_aggregate.tasks import Task, Tasks
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.runtime.buffers import flags, indices, ticks_of
@@ -70,9 +72,12 @@ class WindowStage:
         self.emitted = START_OF_TIME
         self.seen_null: frozenset[str] = frozenset()
         self.carried = program.carried
+        self._steady: SteadyFold | None = None
 
     def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
         """Fold rows in. Before a partly late row is added, emit the windows that were complete at its arrival."""
+        if self._steady is not None and len(flows) == 1 and self._fold_steadily(self._steady, flows[0]):
+            return []
         results: list[TimedBatch] = []
         waiting: list[TimedBatch] = []
         for flow in flows:
@@ -93,12 +98,14 @@ class WindowStage:
 
     def save(self) -> Mapping[str, StateTable]:
         """Save the cells of open panes, the last emitted window, and which columns have held nulls."""
+        self._steady = None
         nulls = {name: int(name in self.seen_null) for name in self.program.columns}
         kept = {"marks": scalars(emitted=self.emitted)} | ({"nulls": scalars(**nulls)} if nulls else {})
         cells = kept_cells(self.workers)
         return kept if cells is None else {**kept, "cells": cells}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
+        self._steady = None
         self.emitted = read_scalars(tables["marks"])["emitted"]
         nulls = read_scalars(tables["nulls"]) if "nulls" in tables else {}
         self.seen_null = frozenset(name for name in self.program.columns if nulls[name])
@@ -125,6 +132,7 @@ class WindowStage:
         return cells.filter(flags(~gone)) if gone.any() else cells
 
     def _emit(self, upto: int) -> list[TimedBatch]:
+        self._steady = None
         runs, held = self._owners(upto)
         batches = self._emit_runs(runs) if len(runs) > 1 else self._emit_all(*runs[0])
         self.emitted = upto
@@ -216,7 +224,37 @@ class WindowStage:
                 for worker in self.workers:
                     worker.assume_nulls(worker.nullable | seen)
 
+    def _fold_steadily(self, steady: SteadyFold, flow: TimedBatch) -> bool:
+        """Fold a small batch without late rows or nulls; return whether it has been folded."""
+        batch = flow.batch
+        rows = batch.num_rows
+        if flow.arrival_watermarks is not None or not 0 < rows <= STEADY_ROWS:
+            return False
+        stop = steady.fold(batch, flow.first_row)
+        if stop < 0:
+            return False
+        worker = steady.worker
+        assert worker.table is not None
+        if stop < rows or worker.table.head[ERRORS]:
+            self._fold_rest(worker, flow, stop)
+        else:
+            worker.rows += rows
+        self._count(flow.counted)
+        return True
+
+    def _fold_rest(self, worker: Worker, flow: TimedBatch, stop: int) -> None:
+        """Go on where a bound kernel stopped: the worker makes room, or raises its error."""
+        self._steady, rows = None, flow.batch.num_rows
+        arguments = BatchArguments(flow.batch, {})
+        task = Task(flow, Morsels(0, rows, rows), arguments)
+        try:
+            worker.went(arguments, task, Progress(rows, (stop, rows) if stop < rows else None))
+        except OverflowError:
+            self._check_reach([flow])
+            raise
+
     def _fold(self, flows: list[TimedBatch]) -> None:
+        self._steady = None
         try:
             self._fold_all(flows)
         except OverflowError:
@@ -232,7 +270,7 @@ class WindowStage:
                 within_reach(self.times(flow.batch), reach, reach)
 
     def _fold_all(self, flows: list[TimedBatch]) -> None:
-        flows = [self._prepared(flow) for flow in flows]
+        before, flows = flows, [self._prepared(flow) for flow in flows]
         given = [BatchArguments(flow.batch, {}) for flow in flows]
         self._assume_nulls(given)
         rows = sum([flow.batch.num_rows for flow in flows])
@@ -258,6 +296,8 @@ class WindowStage:
             shared = Tasks.divided(tasks, threads)
             run_on_threads([_work(worker, place, shared) for place, worker in enumerate(workers)])
         self._count(bool(flows) and flows[0].counted)
+        if len(tasks) == 1 and before[0] is flows[0] and not self._small_tasks:
+            self._steady = SteadyFold.of(workers[0], tasks[0])
 
     def _agree_on_keys(self, given: BatchArguments) -> int:
         """Start all workers with the same dense key columns; return their number (0 if it is not known).
