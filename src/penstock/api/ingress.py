@@ -33,9 +33,11 @@ class Ingress:
     rows: int = 0
     known: tuple[pa.Schema, Conform] | None = None
     stamped: int = START_OF_TIME  # the time of the last arrival
+    plain: bool = False  # rows go to the query as they come
 
     def open(self, now: int) -> Ingress:
         """Begin; from now on late rows are tracked if `late_to` is set."""
+        self.plain = not (self.whole or self.source.edges.moves_with_clock)
         self.splits.hear(_WHOLE, None, now)
         if self.source.edges.late_to is not None:
             self.session.late_rows(self.source.name)
@@ -43,7 +45,8 @@ class Ingress:
 
     def push(self, batch: pa.RecordBatch, now: int) -> list[pa.RecordBatch]:
         """Push rows as they were given; their times advance the watermark."""
-        return self.put(self.stamp(self.conform(batch)), now)
+        rows = self.conform(batch)
+        return self.session.push(self.source.name, rows) if self.plain else self.put(self.stamp(rows), now)
 
     def put(self, batch: pa.RecordBatch, now: int) -> list[pa.RecordBatch]:
         """Push rows of the needed columns, with their times."""

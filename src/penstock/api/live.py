@@ -107,15 +107,22 @@ class Live:
         reached = self._session.watermark
         return None if reached == START_OF_TIME else reached
 
-    @_alone
     def push(self, batch: Any = None, /, **batches: Any) -> list[pa.RecordBatch]:
         """Push rows of the only stream, or of each stream by name. A row may be a dict: `live.push({"t": 1, "v": 2})`.
 
         A mapping whose keys are names of streams holds the data of those streams; any other is a row, or columns.
         """
-        arrived = self._clock.now()
-        given = self.bindings(batch, batches)
-        return self._timely([made for name, each in given for made in self._push(name, each)], arrived)
+        # Small pushes come often: this path of one batch makes few calls.
+        return self._step.run("push", lambda: self._push_given(batch, batches), self.warn)
+
+    def _push_given(self, batch: Any, batches: Mapping[str, Any]) -> list[pa.RecordBatch]:
+        arrived, sole = self._clock.now(), self._sole
+        if sole is not None and isinstance(batch, pa.RecordBatch) and not (batches or self._histories):
+            made = sole.push(batch, round(arrived * 1e6))
+        else:
+            given = self.bindings(batch, batches)
+            made = [made for name, each in given for made in self._push(name, each)]
+        return self._timely(made, arrived) if made or self._timed or self._owed else made
 
     def bindings(self, batch: Any, batches: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
         """Pair the arguments of a push with their streams."""

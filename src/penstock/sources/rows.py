@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,11 @@ from penstock.sources.conform import check
 from penstock.types.arrow import kind_of
 
 _FAILURES = (pa.ArrowException, OverflowError, TypeError, ValueError)
-_WHOLE = ("int", "uint", "timestamp", "date", "duration")
+_WHOLE = frozenset(["int", "uint", "timestamp", "date", "duration"])
+_CHECKED = _WHOLE | {"float"}
+_SCALARS = frozenset([int, float, bool, str, bytes, datetime, type(None)])
+_HARMLESS = frozenset([int, type(None)])  # values of any type in `_CHECKED`
+_kind_of = lru_cache(maxsize=256)(kind_of)
 
 
 def is_rows(data: object) -> bool:
@@ -41,10 +46,13 @@ def batch_of(data: Any, schema: pa.Schema, where: str) -> pa.RecordBatch:
     >>> batch_of([{"t": 1, "v": 2}, {"t": 3}], schema, "rows").to_pylist()
     [{'t': 1, 'v': 2.0}, {'t': 3, 'v': None}]
     """
-    if isinstance(data, Mapping):
-        columns = data if _holds_columns(data, schema) else {name: [value] for name, value in data.items()}
-        _check_names(columns, schema, where)
-        return _batch({field.name: (columns[field.name], field.type) for field in schema}, where)
+    if type(data) is dict or isinstance(data, Mapping):
+        known = _declared(schema)
+        columns = data if _holds_columns(data, known) else {name: (value,) for name, value in data.items()}
+        if not columns.keys() >= set(known.names):
+            _check_names(columns, schema, where)
+        given = zip(known.names, known.types, strict=True)
+        return _batch([(name, columns[name], dtype) for name, dtype in given], where, schema)
     if isinstance(data, np.ndarray):
         return batch_of(_fields(data), schema, where)
     return _rows(data, schema, where)
@@ -65,17 +73,17 @@ def inferred(data: Any) -> pa.RecordBatch:
     elif not any(map(_is_column, data.values())):
         data = {name: [value] for name, value in data.items()}
     try:
-        return _batch({name: (values, None) for name, values in data.items()}, "the data")
+        return _batch([(name, values, None) for name, values in data.items()], "the data")
     except SchemaMismatchError as error:
         raise SourceError(f"{error}, or declare the types with pk.stream") from None
 
 
 def _rows(rows: Sequence[Any], schema: pa.Schema, where: str) -> pa.RecordBatch:
     _check_rows(rows, where)
-    columns = {field.name: ([row.get(field.name) for row in rows], field.type) for field in schema}
+    columns = [(each.name, [row.get(each.name) for row in rows], each.type) for each in schema]
     if not (rows and rows[0].keys() >= set(schema.names)):
         _check_names(dict.fromkeys(name for row in rows for name in row) or schema.names, schema, where)
-    return _batch(columns, where)
+    return _batch(columns, where, schema)
 
 
 def _check_rows(rows: Sequence[Any], where: str) -> None:
@@ -86,15 +94,29 @@ def _check_rows(rows: Sequence[Any], where: str) -> None:
             )
 
 
-def _holds_columns(data: Mapping[str, Any], schema: pa.Schema) -> bool:
-    """Decide by the first declared column that holds no lists, such as the time."""
-    for field in schema:
-        if field.name in data and not pa.types.is_nested(field.type):
-            return _is_column(data[field.name])
+class _Declared(NamedTuple):
+    """What single rows need of a schema. The deciding column is the first that holds no lists, such as the time."""
+
+    names: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    deciding: str | None
+
+
+@lru_cache(maxsize=256)
+def _declared(schema: pa.Schema) -> _Declared:
+    deciding = (each.name for each in schema if not pa.types.is_nested(each.type))
+    return _Declared(tuple(schema.names), tuple(schema.types), next(deciding, None))
+
+
+def _holds_columns(data: Mapping[str, Any], schema: _Declared) -> bool:
+    if schema.deciding is not None and schema.deciding in data:
+        return _is_column(data[schema.deciding])
     return all(map(_is_column, data.values()))
 
 
 def _is_column(value: object) -> bool:
+    if type(value) in _SCALARS:
+        return False
     if isinstance(value, (str, bytes, bytearray, Mapping)):
         return False
     # NumPy scalars are arrays, but have no length.
@@ -115,20 +137,30 @@ def _check_names(given: Iterable[Any], schema: pa.Schema, where: str) -> None:
     check(pa.schema([(str(name), pa.null()) for name in given]), schema, where)
 
 
-def _batch(columns: Mapping[str, tuple[Any, pa.DataType | None]], where: str) -> pa.RecordBatch:
-    arrays = {name: _array(values, dtype, name, where) for name, (values, dtype) in columns.items()}
-    rows = {len(array): name for name, array in arrays.items()}
-    if len(rows) > 1:
+def _batch(
+    columns: Sequence[tuple[str, Any, pa.DataType | None]], where: str, schema: pa.Schema | None = None
+) -> pa.RecordBatch:
+    """Convert columns to a batch, of the declared schema unless arrays have other types."""
+    arrays = [_array(values, dtype, name, where) for name, values, dtype in columns]
+    if len({len(array) for array in arrays}) > 1:
+        rows = {len(array): name for array, (name, _, _) in zip(arrays, columns, strict=True)}
         (one, first), (other, second), *_ = rows.items()
         raise SchemaMismatchError(
             f"columns of {where} differ in length: {first!r} has {one} values, {second!r} has {other}; "
             "give as many of each"
         )
-    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+    if schema is not None and [array.type for array in arrays] == [dtype for _, _, dtype in columns]:
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays(arrays, names=[name for name, _, _ in columns])
 
 
 def _array(values: Any, dtype: pa.DataType | None, name: str, where: str) -> pa.Array:
     """Convert one column. NumPy arrays are copied, since their owner may write to them while rows are held."""
+    if isinstance(values, (list, tuple)):
+        try:
+            return _of_values(values, dtype)
+        except _FAILURES:
+            raise _misfit(values, dtype, name, where) from None
     if isinstance(values, pa.Array):
         return values
     if isinstance(values, pa.ChunkedArray):
@@ -146,9 +178,9 @@ def _array(values: Any, dtype: pa.DataType | None, name: str, where: str) -> pa.
 
 def _of_values(values: Sequence[Any], dtype: pa.DataType | None) -> pa.Array:
     """Convert Python values, rejecting those that Arrow would change: fractions, truth values, and times of another kind."""
-    if dtype is not None and (kind := kind_of(dtype)) in (*_WHOLE, "float"):
-        types = set(map(type, values))
-        for each in types:
+    kind = None if dtype is None else _kind_of(dtype)
+    if kind in _CHECKED:
+        for each in {*map(type, values)} - _HARMLESS:
             if issubclass(each, (bool, np.bool_)) or (
                 kind in _WHOLE and issubclass(each, (float, np.floating))
             ):

@@ -73,10 +73,11 @@ class WindowStage:
         self.seen_null: frozenset[str] = frozenset()
         self.carried = program.carried
         self._steady: SteadyFold | None = None
+        self._steadily = False  # the last fold may be bound, if another small one follows
 
     def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
         """Fold rows in. Before a partly late row is added, emit the windows that were complete at its arrival."""
-        if self._steady is not None and len(flows) == 1 and self._fold_steadily(self._steady, flows[0]):
+        if len(flows) == 1 and (self._steadily or self._steady) and self._fold_steadily(flows[0]):
             return []
         results: list[TimedBatch] = []
         waiting: list[TimedBatch] = []
@@ -224,12 +225,17 @@ class WindowStage:
                 for worker in self.workers:
                     worker.assume_nulls(worker.nullable | seen)
 
-    def _fold_steadily(self, steady: SteadyFold, flow: TimedBatch) -> bool:
+    def _fold_steadily(self, flow: TimedBatch) -> bool:
         """Fold a small batch without late rows or nulls; return whether it has been folded."""
-        batch = flow.batch
+        batch, steady = flow.batch, self._steady
         rows = batch.num_rows
         if flow.arrival_watermarks is not None or not 0 < rows <= STEADY_ROWS:
             return False
+        if steady is None:
+            steady = self._steady = SteadyFold.of(self.workers[0], batch)
+            self._steadily = False
+            if steady is None:
+                return False
         stop = steady.fold(batch, flow.first_row)
         if stop < 0:
             return False
@@ -296,8 +302,7 @@ class WindowStage:
             shared = Tasks.divided(tasks, threads)
             run_on_threads([_work(worker, place, shared) for place, worker in enumerate(workers)])
         self._count(bool(flows) and flows[0].counted)
-        if len(tasks) == 1 and before[0] is flows[0] and not self._small_tasks:
-            self._steady = SteadyFold.of(workers[0], tasks[0])
+        self._steadily = len(tasks) == 1 and before[0] is flows[0] and not self._small_tasks
 
     def _agree_on_keys(self, given: BatchArguments) -> int:
         """Start all workers with the same dense key columns; return their number (0 if it is not known).
