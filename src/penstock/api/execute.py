@@ -255,7 +255,10 @@ def _no_such_stream(name: object, sources: Mapping[str, Source]) -> BindingError
         )
     near = get_close_matches(name, tuple(sources), n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return BindingError(f"this query reads no stream {name!r}{hint} {among}")
+    columns = f"; a row or columns of it need {list(next(iter(sources.values())).given.names)}" * (
+        len(sources) == 1
+    )
+    return BindingError(f"this query reads no stream {name!r}{hint} {among}{columns}")
 
 
 def _bound_to(source: Source, data: Any) -> Bound:

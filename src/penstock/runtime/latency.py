@@ -32,7 +32,7 @@ class Latency:
 
     def add(self, seconds: float) -> None:
         """Count one latency."""
-        fraction, exponent = frexp(seconds)
+        fraction, exponent = frexp(max(seconds, 2.0**_FINEST))
         place = (exponent - 1 - _FINEST) * _STEPS + int((fraction * 2 - 1) * _STEPS)
         self._buckets[min(max(place, 0), _BUCKETS - 1)] += 1
         self.count += 1
@@ -46,7 +46,11 @@ class Latency:
             left -= many
             if many and left <= 0:
                 exponent, step = divmod(place, _STEPS)
-                return min(2.0 ** (exponent + _FINEST) * (1 + (step + 1) / _STEPS), self.most)
+                return (
+                    self.most
+                    if place == _BUCKETS - 1
+                    else min(2.0 ** (exponent + _FINEST) * (1 + (step + 1) / _STEPS), self.most)
+                )
         return self.most
 
     @property

@@ -72,10 +72,7 @@ def inferred(data: Any) -> pa.RecordBatch:
         data = {name: [row.get(name) for row in data] for name in names}
     elif not any(map(_is_column, data.values())):
         data = {name: [value] for name, value in data.items()}
-    try:
-        return _batch([(name, values, None) for name, values in data.items()], "the data")
-    except SchemaMismatchError as error:
-        raise SourceError(f"{error}, or declare the types with pk.stream") from None
+    return _batch([(name, values, None) for name, values in data.items()], "the data")
 
 
 def _rows(rows: Sequence[Any], schema: pa.Schema, where: str) -> pa.RecordBatch:
@@ -200,7 +197,7 @@ def _misfit(values: Any, dtype: pa.DataType | None, name: str, where: str) -> Sc
     """Name the first row whose value cannot be converted; the value itself is not shown."""
     if dtype is None:
         return SchemaMismatchError(
-            f"the values of column {name!r} of {where} have no common type; give values of one type"
+            f"the values of column {name!r} of {where} have no common type; give values of one type, or declare the types with pk.stream"
         )
     for place, value in enumerate(values):
         try:
