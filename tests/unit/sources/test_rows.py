@@ -75,7 +75,7 @@ def test_arrays_that_their_owner_may_change_are_copied(make: Any) -> None:
 def test_a_key_that_some_rows_lack_is_null_there_and_one_that_all_lack_is_an_error() -> None:
     batch = batch_of([{"t": 1}, {"t": 2, "v": 1}], NARROW, "the rows")
     assert batch["v"].to_pylist() == [None, 1.0]
-    with pytest.raises(SchemaMismatchError, match="the rows has no column 'v'.*it has 'vv': rename"):
+    with pytest.raises(SchemaMismatchError, match=r"the rows has no column 'v'.*it has 'vv': rename"):
         batch_of([{"t": 1, "vv": 1}], NARROW, "the rows")
 
 
@@ -143,7 +143,7 @@ def test_types_are_inferred_where_none_are_declared() -> None:
     assert inferred({"t": 1, "s": "a"}).to_pylist() == [{"t": 1, "s": "a"}]
     assert inferred({"t": [1, 2], "v": np.array([0.5, 1.5])}).schema.types == [pa.int64(), pa.float64()]
     assert inferred([{"t": 1}, {"v": 2}]).to_pylist() == [{"t": 1, "v": None}, {"t": None, "v": 2}]
-    with pytest.raises(SchemaMismatchError, match="column 'v' of the data have no common type.*pk.stream"):
+    with pytest.raises(SchemaMismatchError, match=r"column 'v' of the data have no common type.*pk\.stream"):
         inferred([{"t": 1, "v": 2}, {"t": 2, "v": "x"}])
 
 
