@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial, wraps
 from os import PathLike
 from types import TracebackType
@@ -172,11 +172,6 @@ class Live:
     def clock(self) -> Clock:
         """The clock by which streams are idle, and latency is measured."""
         return self._clock
-
-    @property
-    def streams(self) -> Sequence[str]:
-        """The names of the streams."""
-        return tuple(self._sources)
 
     def is_stamped(self, name: str) -> bool:
         """Whether the time of a stream's rows is that of their arrival."""

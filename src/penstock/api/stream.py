@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.api import row_verbs
-from penstock.api.arguments import flag
 from penstock.api.bind import flat
 from penstock.api.explain import Explanation, explain, html
 from penstock.api.join_verbs import JoinVerbs
 from penstock.api.lazy_imports import collector, optional_module
+from penstock.api.live_verbs import LiveVerbs
 from penstock.api.look_back import LookingBack, look_back
 from penstock.api.names import Named, named, single_named, together
 from penstock.api.relation_to_stream import fresh, fresh_columns, require_windows
@@ -28,16 +28,13 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-    from penstock.api.background import Background
-    from penstock.api.live import Live
-    from penstock.api.running import Run
     from penstock.api.signals.signal import Signal
     from penstock.compile import Compiled
     from penstock.runtime.engine import Engine
     from penstock.runtime.metrics import Metrics
 
 
-class Stream(JoinVerbs):
+class Stream(JoinVerbs, LiveVerbs):
     """A query over events: a source, or the result of verbs. Immutable; nothing runs until a method such as `collect` is called.
 
     >>> import pyarrow as pa, penstock as pk
@@ -109,6 +106,10 @@ class Stream(JoinVerbs):
     def metrics(self) -> Metrics | None:
         """The metrics of the last or current run of this query; None before the first."""
         return self._metrics
+
+    def began(self, metrics: Metrics) -> None:
+        """Set the metrics of the current run."""
+        self._metrics = metrics
 
     def compiled(self) -> Compiled:
         """Compile the query; later runs reuse the result."""
@@ -284,72 +285,6 @@ class Stream(JoinVerbs):
         """
         table, self._metrics = collector()(self, data, bindings, engine, metrics)
         return table
-
-    def run(
-        self,
-        batches: Any = None,
-        /,
-        *,
-        engine: Engine | None = None,
-        state: object = None,
-        final: bool = True,
-        max_delay: Duration | None = None,
-        **sources: Any,
-    ) -> Run:
-        """Run incrementally: batches in, results out as windows close; open windows at the end unless `final=False`.
-
-        With `max_delay=`, a thread reads the batches as they come, and those that arrive within the delay are one task:
-        for live iterators of many small batches.
-        """
-        from penstock.api.running import run  # noqa: PLC0415 - loaded on first use
-
-        started = run(self, batches, sources, engine, state, flag(final, "final"), max_delay)
-        self._metrics = started.metrics
-        return started
-
-    @overload
-    def open(
-        self, state: object = None, *, engine: Engine | None = None, background: Literal[False] = False
-    ) -> Live: ...
-
-    @overload
-    def open(
-        self,
-        state: object = None,
-        *,
-        engine: Engine | None = None,
-        background: Literal[True],
-        max_delay: Duration = "1ms",
-        queue_rows: int = 1 << 20,
-        on_result: Callable[[pa.RecordBatch], object] | None = None,
-    ) -> Background: ...
-
-    def open(
-        self,
-        state: object = None,
-        *,
-        engine: Engine | None = None,
-        background: bool = False,
-        max_delay: Duration | None = None,
-        queue_rows: int | None = None,
-        on_result: Callable[[pa.RecordBatch], object] | None = None,
-    ) -> Live | Background:
-        """Open the query for pushing rows; `push` returns the results they complete.
-
-        With `background=True`, `push` returns at once, and blocks only while `queue_rows` rows wait. A worker thread
-        gathers rows for at most `max_delay` into one task; results are iterated over, or go to `on_result`.
-        """
-        from penstock.api.live import open_live  # noqa: PLC0415 - loaded on first use
-
-        live = open_live(self, engine, state)
-        self._metrics = live.metrics
-        if flag(background, "background"):
-            from penstock.api.background import in_background  # noqa: PLC0415 - loaded on first use
-
-            return in_background(live, max_delay, queue_rows, on_result)
-        if (max_delay, queue_rows, on_result) != (None, None, None):
-            raise BindingError("max_delay=, queue_rows= and on_result= go with background=True")
-        return live
 
     def head(self, n: int = 5, data: Any = None, /, **bindings: Any) -> pa.Table:
         """Run, and return the first rows of the result."""

@@ -66,10 +66,12 @@ def arrival(unit: str = "us", *, clock: Callable[[], int] = time_ns) -> Arrival:
     nanoseconds since the epoch.
 
     >>> import penstock as pk
-    >>> ticks = iter([1_000_000_000, 1_500_000_000, 2_100_000_000])
-    >>> clicks = pk.stream("clicks", {"v": "int64"}, time=pk.arrival("ms", clock=lambda: next(ticks)))
+    >>> now = 1_500_000_000
+    >>> clicks = pk.stream("clicks", {"v": "int64"}, time=pk.arrival(clock=lambda: now))
     >>> with clicks.window("1s").agg(total=pk.sum("v")).open() as live:
-    ...     made = live.push({"v": 3}) + live.wait() + live.wait()
+    ...     made = live.push({"v": 3})
+    ...     now = 2_000_000_000
+    ...     made += live.wait()
     >>> [batch["total"].to_pylist() for batch in made]
     [[3]]
     """

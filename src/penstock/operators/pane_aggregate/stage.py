@@ -13,8 +13,8 @@ from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.hash_table.keys import DenseKeys
 from penstock.algorithms.window_grid import windows_on
 from penstock.errors import OverflowError
-from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED
-from penstock.loop.morsels import Morsels, Progress
+from penstock.loop.abi import ACCEPTED, FILTERED
+from penstock.loop.morsels import Morsels
 from penstock.operators.pane_aggregate.emission import emit
 from penstock.operators.pane_aggregate.pane_ownership import (
     CELLS_WORTH_THREADS,
@@ -227,37 +227,20 @@ class WindowStage:
 
     def _fold_steadily(self, flow: TimedBatch) -> bool:
         """Fold a small batch without late rows or nulls; return whether it has been folded."""
-        batch, steady = flow.batch, self._steady
-        rows = batch.num_rows
-        if flow.arrival_watermarks is not None or not 0 < rows <= STEADY_ROWS:
+        if flow.arrival_watermarks is not None or not 0 < flow.batch.num_rows <= STEADY_ROWS:
             return False
-        if steady is None:
-            steady = self._steady = SteadyFold.of(self.workers[0], batch)
-            self._steadily = False
-            if steady is None:
-                return False
-        stop = steady.fold(batch, flow.first_row)
-        if stop < 0:
-            return False
-        worker = steady.worker
-        assert worker.table is not None
-        if stop < rows or worker.table.head[ERRORS]:
-            self._fold_rest(worker, flow, stop)
-        else:
-            worker.rows += rows
-        self._count(flow.counted)
-        return True
-
-    def _fold_rest(self, worker: Worker, flow: TimedBatch, stop: int) -> None:
-        """Go on where a bound kernel stopped: the worker makes room, or raises its error."""
-        self._steady, rows = None, flow.batch.num_rows
-        arguments = BatchArguments(flow.batch, {})
-        task = Task(flow, Morsels(0, rows, rows), arguments)
+        if self._steady is None:
+            self._steady, self._steadily = SteadyFold.of(self.workers[0], flow.batch), False
+        steady = self._steady
         try:
-            worker.went(arguments, task, Progress(rows, (stop, rows) if stop < rows else None))
+            if steady is None or not steady.push(flow):
+                return False
         except OverflowError:
             self._check_reach([flow])
             raise
+        self._steady = steady if steady.valid else None
+        self._count(flow.counted)
+        return True
 
     def _fold(self, flows: list[TimedBatch]) -> None:
         self._steady = None

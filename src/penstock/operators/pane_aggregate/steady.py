@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.algorithms.batch_arguments import BatchArguments
-from penstock.loop.morsels import Morsels
+from penstock.loop.abi import ERRORS
+from penstock.loop.morsels import Morsels, Progress
 from penstock.operators.pane_aggregate.tasks import Task
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.runtime.buffers import stored_type
@@ -26,7 +27,7 @@ class SteadyFold:
     read in place, can be bound so.
     """
 
-    __slots__ = ("_columns", "_first_row", "_frame", "_given", "_kernel", "worker")
+    __slots__ = ("_columns", "_first_row", "_frame", "_given", "_kernel", "_worker", "valid")
 
     def __init__(
         self, worker: Worker, batch: pa.RecordBatch, kernel: RowsCall, places: Mapping[str, int]
@@ -36,7 +37,7 @@ class SteadyFold:
         assert task.arguments is not None
         bound = worker.kernel(task.arguments, task)
         mine = {each.parameter for each in kernel.bindings}
-        self.worker, self._frame = worker, bound.frame
+        self._worker, self._frame, self.valid = worker, bound.frame, True
         self._kernel: Any = kernel.call
         # The table's arrays, but not those of the batch, whose addresses are replaced.
         self._given = [value for name, value in bound.given.items() if name not in mine]
@@ -59,14 +60,29 @@ class SteadyFold:
             return None
         return cls(worker, batch, kernel, places) if read.issuperset(program.columns) else None
 
-    def fold(self, batch: pa.RecordBatch, first_row: int) -> int:
-        """Fold a batch; return the row at which the kernel stopped, or -1 if a column holds nulls and no row was folded."""
+    def push(self, flow: TimedBatch) -> bool:
+        """Fold a batch; return False, and fold no row, if a column holds nulls."""
+        batch, worker = flow.batch, self._worker
+        rows, table = batch.num_rows, worker.table
+        assert table is not None
         words: array[int] = self._frame.words
         for name, place, width in self._columns:
             column = batch.column(name)
             if column.null_count:
-                return -1
+                return False
             words[place] = column.buffers()[1].address + column.offset * width
         if self._first_row is not None:
-            words[self._first_row] = first_row
-        return int(self._kernel.rows(self._frame, 0, batch.num_rows))
+            words[self._first_row] = flow.first_row
+        stop = self._kernel.rows(self._frame, 0, rows)
+        if stop == rows and not table.head[ERRORS]:
+            worker.rows += rows
+        else:
+            self._go_on(flow, rows, stop)
+        return True
+
+    def _go_on(self, flow: TimedBatch, rows: int, stop: int) -> None:
+        """Go on where the kernel stopped: the worker makes room in the table, or raises its error."""
+        self.valid = False
+        arguments = BatchArguments(flow.batch, {})
+        task = Task(flow, Morsels(0, rows, rows), arguments)
+        self._worker.went(arguments, task, Progress(rows, (stop, rows) if stop < rows else None))
