@@ -115,8 +115,8 @@ class Background:
 
     def advance(self, time: object) -> None:
         """Queue the declaration that no row before this time follows: a datetime, an ISO string, or ticks."""
-        reached = self._live.tick(time)
-        self._call(lambda: self._live.advance_to(reached))
+        self._live.tick(time)  # a mistake is an error of this call
+        self._call(lambda: self._live.advance(time))
 
     def take(self, name: str, given: pa.RecordBatch | Arrived) -> None:
         """Queue the output of a source: a batch, or an arrival with its split and malformed records."""

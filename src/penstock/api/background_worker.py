@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
+import concurrent.futures.thread  # noqa: F401 - see `_drain_all`
 import os
+import sys
+import threading
 from collections import deque
 from collections.abc import Callable
 from threading import Condition, RLock, Thread, get_ident
+from weakref import WeakSet
 
 import pyarrow as pa
 
@@ -16,7 +19,7 @@ from penstock.api.row_queue import Call, RowQueue, joined
 from penstock.errors import BindingError, StateError
 
 Results = Callable[[pa.RecordBatch], object]
-Task = tuple[list[Given] | Call, dict[str, int]]
+Task = tuple[list[Given] | Call, dict[str, int] | None]
 
 ENOUGH = (
     1 << 16
@@ -53,8 +56,7 @@ class Worker:
         self._pid = os.getpid()
         self.thread = Thread(target=self._run, name="penstock-background", daemon=True)
         self.thread.start()
-        # Daemon threads still run while exit handlers do.
-        atexit.register(self._exit)
+        _OPEN.add(self)
 
     # -- tasks ---------------------------------------------------------------------------------------------
 
@@ -67,8 +69,6 @@ class Worker:
         with self.lock:
             self.ended = True
             self._changed()
-        if self.error is None:
-            atexit.unregister(self._exit)
 
     def _step(self) -> bool:
         """Wait for a task and run it; return whether to go on."""
@@ -115,17 +115,20 @@ class Worker:
     def _begin(self) -> Task:
         """Take a task; the caller holds the lock."""
         taken: list[Given] | Call = self.queue.take() if self.queue else []
-        # Rows that arrive from now on have these times, or later ones.
-        stamps = self.live.stamps() if self.live.timed else {}
+        # Rows that arrive from now on have these times, or later ones; rows that still wait have earlier ones.
+        stamps = None if self.queue else self.live.stamps()
         self.runner = get_ident()
         self.live.metrics.queue_rows = self.queue.rows
         self._changed()
         return taken, stamps
 
-    def _process(self, taken: list[Given] | Call, stamps: dict[str, int]) -> None:
+    def _process(self, taken: list[Given] | Call, stamps: dict[str, int] | None) -> None:
         """Run a task and deliver its results; an error ends the run."""
         try:
-            made = taken() if callable(taken) else self.live.feed(joined(taken) if taken else [], stamps)
+            if callable(taken):
+                made = self.live.queued(taken)
+            else:
+                made = self.live.feed(joined(taken) if taken else [], stamps)
             self._deliver(made)
             self._warn()
         except BaseException as error:
@@ -265,11 +268,21 @@ class Worker:
         if os.getpid() == self._pid and self.runner != get_ident() and get_ident() != self.thread.ident:
             self.thread.join()
 
-    def _exit(self) -> None:
-        """At the exit of the interpreter: process what was pushed, and show an error that no call has raised."""
-        self.drain()
-        if self.error is not None:
-            raise self.error
+
+_OPEN: WeakSet[Worker] = WeakSet()
+
+
+def _drain_all() -> None:
+    """At the exit of the interpreter: process what was pushed, and show errors that no call has raised."""
+    for worker in list(_OPEN):
+        worker.drain()
+        if worker.error is not None:
+            sys.excepthook(type(worker.error), worker.error, worker.error.__traceback__)
+
+
+# Functions of `atexit` run when thread pools are closed and compilers of kernels are no longer waited for. These run
+# before, the last registered first; `concurrent.futures` registers its own when it is loaded.
+threading._register_atexit(_drain_all)  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

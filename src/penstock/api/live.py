@@ -177,16 +177,16 @@ class Live:
         """Whether the time of a stream's rows is that of their arrival."""
         return self._sources[name].edges.arrival is not None
 
-    def feed(self, given: Iterable[Given], stamps: Mapping[str, int]) -> list[pa.RecordBatch]:
-        """Push rows that were admitted and stamped before, as one call. `stamps` are the present arrival times."""
+    def feed(self, given: Iterable[Given], stamps: Mapping[str, int] | None) -> list[pa.RecordBatch]:
+        """Push rows that were admitted and stamped before, as one call, then move the clock to `stamps`, if given."""
         return self._step.run("feed", lambda: self._feed(given, stamps))
 
-    def _feed(self, given: Iterable[Given], stamps: Mapping[str, int]) -> list[pa.RecordBatch]:
+    def _feed(self, given: Iterable[Given], stamps: Mapping[str, int] | None) -> list[pa.RecordBatch]:
         now, made, oldest = self._now(), [], self._clock.now()
         for name, batch, arrived in given:
             oldest = min(oldest, arrived)
             made += self._put(name, batch, now)
-        if self._timed:
+        if self._timed and stamps is not None:
             made += self._moved(stamps)
         if self._owed:
             made, self._owed = self._owed + made, []
@@ -273,10 +273,13 @@ class Live:
         """Declare that no row before this time follows: a datetime, an ISO string, or ticks."""
         return self._timely(self._session.advance(self.tick(time)), self._clock.now())
 
-    @_alone
-    def advance_to(self, tick: int) -> list[pa.RecordBatch]:
-        """Declare that no row before this tick follows."""
-        return self._timely(self._session.advance(tick), self._clock.now())
+    def queued(self, call: Callable[[], list[pa.RecordBatch]]) -> list[pa.RecordBatch]:
+        """Run a call that waited in a queue. The clock moves no stream: rows behind it in the queue arrived before now."""
+        timed, self._timed = self._timed, False
+        try:
+            return call()
+        finally:
+            self._timed |= timed
 
     def tick(self, time: object) -> int:
         """Convert a point in time to ticks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,20 @@ def test_rows_of_several_threads_are_never_late_in_the_background() -> None:
     live.finish()
     assert sum(n for batch in live for n in batch["n"].to_pylist()) == 600
     assert live.metrics.late == 0
+
+
+def test_rows_behind_a_queued_call_are_not_late_however_late_the_call_runs() -> None:
+    wall = Wall(3)
+    run = counts(wall).open(background=True, max_delay="1h")
+    with run._worker.lock:  # no task begins before all is queued
+        run.push({"v": 1})
+        run._call(lambda: run._live.advance(datetime.fromtimestamp(0.004, UTC)))
+        wall.now = 7
+        run._put([("clicks", pa.record_batch({"v": [1]}))], 0.0)
+        wall.now = 55
+    run.finish()
+    assert told(run) == [(10, 2)]
+    assert run.metrics.late == 0
 
 
 def test_runs_stamp_batches_as_they_are_read() -> None:
