@@ -121,8 +121,7 @@ async def in_coroutines(query: Any, steps: Sequence[Step]) -> list[str]:
                     live.advance(rows[0][0])
                 elif stream in query.names:
                     await live.push_async(**{stream: table_of(stream, rows)})
-            live.end()
-            live.shut()
+            await live.finish_async()
 
         producer = asyncio.create_task(produce())
         made = [batch async for batch in live]

@@ -13,7 +13,7 @@ from weakref import finalize
 import pyarrow as pa
 
 from penstock.api.arguments import shown, whole
-from penstock.api.background_worker import Results, Worker
+from penstock.api.background_worker import YIELD, Results, Worker
 from penstock.api.late_and_malformed import seconds
 from penstock.api.live import Given, Live
 from penstock.api.row_queue import Call
@@ -95,10 +95,12 @@ class Background:
                 self._check()
                 if worker.room():
                     self._put(admitted, arrived)
-                    return
+                    break
                 worker.hurry()
                 changed = self._next_change()
             await changed
+        if worker.overdue:  # a loop that never waits would keep the interpreter's lock
+            await asyncio.sleep(YIELD)
 
     def _admitted(self, batch: Any, batches: dict[str, Any]) -> list[tuple[str, pa.RecordBatch]]:
         """Convert rows in the calling thread, so that errors in them are its own."""
@@ -216,8 +218,9 @@ class Background:
         """Return the results that are complete by now, without waiting."""
         worker = self._worker
         with worker.own():
-            worker.check()
             worker.consumers.add(get_ident())
+            if not worker.results:
+                worker.check()
             return [self._taken() for _ in range(len(worker.results))]
 
     def _taken(self) -> pa.RecordBatch:
@@ -265,18 +268,31 @@ class Background:
 
     def finish(self) -> None:
         """Process what was pushed, declare the end of all input, and stop; windows still open are among the results."""
-        self.end()
+        self.shut(final=True)
         self.close()
 
-    def end(self) -> None:
-        """Queue the declaration of the end of all input."""
-        if not self._finished:
+    async def finish_async(self) -> None:
+        """Do the same, while other coroutines run."""
+        self.shut(final=True)
+        await self._end()
+
+    def shut(self, final: bool) -> None:
+        """Let the worker end once it has processed what was pushed, and declared the end of all input if `final`."""
+        if final and not self._finished:
             self._call(self._live.finish)
             self._finished = True
-
-    def shut(self) -> None:
-        """Let the worker end once it has processed what was pushed, without waiting for it."""
         self._worker.stop()
+
+    async def _end(self) -> None:
+        worker = self._worker
+        worker.stop()
+        while True:
+            with worker.own():
+                if worker.ended:
+                    worker.check()
+                    return
+                changed = self._next_change()
+            await changed
 
     def expect_consumer(self) -> None:
         """Let a push wait for results to be taken before the first is."""
@@ -305,15 +321,11 @@ class Background:
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        worker = self._worker
-        worker.stop()
-        while True:
-            with worker.own():
-                if worker.ended:
-                    break
-                changed = self._next_change()
-            await changed
-        self.__exit__(kind, value, trace)
+        try:
+            await self._end()
+        except Exception:
+            if kind is None:
+                raise
 
 
 def in_background(

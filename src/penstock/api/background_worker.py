@@ -27,7 +27,7 @@ ENOUGH = (
 RESULT_ROWS = 1 << 20  # rows of results that may wait, at least
 # Seconds:
 _PATIENCE = 0.0005  # for which a push leaves a due task to the worker
-_YIELD = 0.0002  # for which a push lets another thread go on with a task while rows are overdue
+YIELD = 0.0002  # for which a push lets another thread go on with a task while rows are overdue
 _TICK = 0.001  # between two looks at the clock, where time alone completes results
 
 
@@ -236,6 +236,11 @@ class Worker:
         """Whether everything pushed has been processed."""
         return self.ended or (not self.queue and self.runner is None)
 
+    @property
+    def overdue(self) -> bool:
+        """Whether rows have waited for `max_delay`."""
+        return bool(self.queue) and self.live.clock.now() - self.queue.oldest >= self.max_delay
+
     def help(self) -> None:
         """Run a task in the pushing thread if it is overdue, or let another thread go on with one. Takes the lock.
 
@@ -245,11 +250,11 @@ class Worker:
         with self.lock:
             if not self.queue or self.closing:
                 return
-            age = self.live.clock.now() - self.queue.oldest
             if self.runner is not None:
-                if self.runner != get_ident() and age >= self.max_delay:
-                    self.change.wait(_YIELD)
+                if self.runner != get_ident() and self.overdue:
+                    self.change.wait(YIELD)
                 return
+            age = self.live.clock.now() - self.queue.oldest
             if age < max(self.max_delay / 2, _PATIENCE) or self.glutted:
                 return
             task = self._begin()

@@ -33,11 +33,16 @@ class Ingress:
     rows: int = 0
     known: tuple[pa.Schema, Conform] | None = None
     stamped: int = START_OF_TIME  # the time of the last arrival
-    plain: bool = False  # rows go to the query as they come
+    plain: bool = field(init=False)  # rows go to the query as they come
+    needed: pa.Schema = field(init=False)  # the columns that rows are converted to, an arrival time in front
+
+    def __post_init__(self) -> None:
+        self.plain = not (self.whole or self.source.edges.moves_with_clock)
+        names = self.source.schema.names if self.whole else self.columns
+        self.needed = pa.schema([self.source.schema.field(name) for name in names])
 
     def open(self, now: int) -> Ingress:
         """Begin; from now on late rows are tracked if `late_to` is set."""
-        self.plain = not (self.whole or self.source.edges.moves_with_clock)
         self.splits.hear(_WHOLE, None, now)
         if self.source.edges.late_to is not None:
             self.session.late_rows(self.source.name)
@@ -61,21 +66,15 @@ class Ingress:
         """Whether all columns are needed, for late or malformed rows, and not only those that the query reads."""
         return self.source.edges.late_to is not None or self.source.on_bad == "quarantine"
 
-    @property
-    def needed(self) -> pa.Schema:
-        """The needed columns, an arrival time in front."""
-        names = self.source.schema.names if self.whole else self.columns
-        return pa.schema([self.source.schema.field(name) for name in names])
-
     def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Convert rows to the needed columns."""
-        given = batch.schema
-        if self.known is None or not (self.known[0] is given or self.known[0].equals(given)):
+        given, known = batch.schema, self.known  # read once: threads may convert batches of different schemas
+        if known is None or not (known[0] is given or known[0].equals(given)):
             where, declared = f"a batch of stream {self.source.name!r}", self.source.given
             check(given, declared, where)
             columns = [name for name in self.needed.names if name in declared.names]
-            self.known = given, conformer(given, declared, columns, where)
-        return self.known[1](batch)
+            known = self.known = given, conformer(given, declared, columns, where)
+        return known[1](batch)
 
     def stamp(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Add the time of arrival, if the stream is stamped."""

@@ -105,8 +105,12 @@ class BackgroundRun(Run):
 
     def pushes(self) -> Iterator[list[pa.RecordBatch]]:
         """Yield results as they complete; then raise the error that ended the input, if there was one."""
-        for batch in self._background:
-            yield [batch]
+        try:
+            yield from ([batch] for batch in self._background)
+        except StateError:  # the query has failed, and the error may have been raised in the reader
+            self._thread.join()
+            if self._reader.error is None:
+                raise
         self._thread.join()
         if self._reader.error is not None:
             raise self._reader.error
@@ -133,9 +137,10 @@ class Reader:
         """Read all input; the error of an iterator ends the run after the batches before it."""
         try:
             self._read()
+            self._background.shut(self._final and not self._stopped)
         except BaseException as error:  # noqa: BLE001 - raised where results are taken
             self.error = error
-        self._background.shut()
+            self._background.shut(final=False)
 
     def _read(self) -> None:
         while self._inputs and not self._stopped:
@@ -145,8 +150,6 @@ class Reader:
                     del self._inputs[name]
                 else:
                     self._background.take(name, batch)
-        if self._final and not self._stopped:
-            self._background.end()
 
     def stop(self) -> None:
         """Read no further batch."""

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
+from penstock.api.background import Background
 from penstock.api.background_worker import Worker
 from penstock.api.live import open_live
 from penstock.sources.live_files import Clock
@@ -32,6 +33,12 @@ def rows(*times: int) -> pa.RecordBatch:
 
 def counts(batches: Any) -> list[int]:
     return [n for batch in batches for n in batch.column("n").to_pylist()]
+
+
+def by_worker(query: pk.Stream, queue_rows: int, on_result: Any) -> Background:
+    """Run a query whose tasks the worker thread runs at once: by its clock no rows are ever overdue for a push."""
+    still = Clock(lambda: 0.0, lambda seconds: None)
+    return Background(open_live(query, None, None, still), 0.0, queue_rows, on_result)
 
 
 class Blocking:
@@ -81,7 +88,7 @@ def test_threads_may_push_into_one_query() -> None:
 
 def test_a_push_waits_while_the_queue_is_full_and_goes_on_when_there_is_room() -> None:
     blocking, pushed = Blocking(), Event()
-    with IN_ORDER.open(background=True, max_delay="0s", queue_rows=2, on_result=blocking) as live:
+    with by_worker(IN_ORDER, 2, blocking) as live:
         live.push(rows(1, 12))
         assert blocking.entered.wait(60)
         live.push(rows(13, 14))
@@ -102,7 +109,7 @@ def test_a_push_waits_while_the_queue_is_full_and_goes_on_when_there_is_room() -
 
 def test_what_waits_is_one_task_of_neighbouring_batches() -> None:
     blocking = Blocking()
-    with IN_ORDER.open(background=True, max_delay="0s", on_result=blocking) as live:
+    with by_worker(IN_ORDER, 1_000, blocking) as live:
         live.push(rows(1, 12))
         assert blocking.entered.wait(60)
         for t in range(13, 18):
@@ -166,7 +173,7 @@ def test_an_error_of_a_task_tells_how_many_rows_behind_it_are_not_processed() ->
         assert release.wait(60)
         raise RuntimeError("the sink is gone")
 
-    live = IN_ORDER.open(background=True, max_delay="0s", on_result=fail)
+    live = by_worker(IN_ORDER, 1_000, fail)
     live.push(rows(1, 12))
     with live._worker.lock:
         while live._worker.runner is None:
@@ -233,8 +240,7 @@ def test_coroutines_push_and_take_results_while_the_queue_is_small() -> None:
             async def produce() -> None:
                 for t in range(500):
                     await live.push_async({"t": t, "v": 1})
-                live.end()
-                live.shut()
+                await live.finish_async()
 
             producer = asyncio.create_task(produce())
             found = [n async for batch in live for n in batch["n"].to_pylist()]
@@ -264,7 +270,7 @@ def test_results_not_taken_would_be_lost_with_a_state() -> None:
 
 def test_closing_while_pushes_wait_for_room_processes_what_was_taken() -> None:
     blocking = Blocking()
-    live = IN_ORDER.open(background=True, max_delay="0s", queue_rows=1, on_result=blocking)
+    live = by_worker(IN_ORDER, 1, blocking)
     outcome: list[str] = []
     live.push(rows(1, 12))
     assert blocking.entered.wait(60)
@@ -279,7 +285,7 @@ def test_closing_while_pushes_wait_for_room_processes_what_was_taken() -> None:
 
     waiting = Thread(target=push)
     waiting.start()
-    live.shut()
+    live.shut(final=False)
     blocking.go.set()
     waiting.join()
     live.close()
@@ -326,8 +332,6 @@ def test_a_push_runs_a_task_that_is_overdue() -> None:
     now = [0.0]
     live = open_live(IN_ORDER, None, None, Clock(lambda: now[0], lambda seconds: None))
     threads: list[int] = []
-    from penstock.api.background import Background
-
     run = Background(live, 3600.0, 1 << 20, lambda batch: threads.append(get_ident()))
     run.push(rows(1, 12))
     assert threads == []
@@ -428,6 +432,17 @@ def test_the_error_of_an_iterator_is_raised_after_the_results_before_it() -> Non
     run = IN_ORDER.run(feed(), max_delay="0s")
     assert counts([next(run)]) == [1, 1]
     with pytest.raises(OSError, match="the line is dead"):
+        next(run)
+
+
+def test_an_error_of_a_task_is_raised_where_results_of_a_run_are_taken() -> None:
+    def feed() -> Any:
+        yield pa.record_batch({"t": [1, 2], "v": [2**63 - 1, 2**63 - 1]})
+        while True:
+            yield rows(3_000_000)  # completes the window of the rows before
+
+    run = EVENTS.window(10).agg(s=pk.sum("v")).run(feed(), max_delay="0s")
+    with pytest.raises(pk.OverflowError):
         next(run)
 
 
