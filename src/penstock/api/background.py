@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterator
-from os import PathLike
 from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -17,6 +16,7 @@ from penstock.api.background_worker import YIELD, Results, Worker
 from penstock.api.late_and_malformed import seconds
 from penstock.api.live import Given, Live
 from penstock.api.row_queue import Call
+from penstock.api.saving import Savable
 from penstock.api.writer import BLOCK_ROWS, Block, Writer
 from penstock.errors import BindingError, StateError
 from penstock.sources.malformed import Arrived
@@ -32,7 +32,7 @@ QUEUE_ROWS = 1 << 20
 MAX_DELAY = 0.001  # seconds
 
 
-class Background:
+class Background(Savable):
     """A query that runs in the background: `push` queues rows and returns at once; results are iterated over.
 
     What waits is gathered into one task, after at most `max_delay`. A worker thread runs it, or a push that finds it
@@ -261,10 +261,6 @@ class Background:
                     f"{len(worker.results)} batches of results have not been taken yet, and would be lost; take them first"
                 )
             return self._live.state()
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the state of the query to a file, to resume with `open(state=path)`."""
-        self.state().save(path)
 
     def finish(self) -> None:
         """Process what was pushed, declare the end of all input, and stop; windows still open are among the results."""

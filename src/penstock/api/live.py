@@ -17,6 +17,7 @@ from penstock.api.backfill import Backfill
 from penstock.api.execute import as_bound, engine_of, fill_tables, named_bindings, require_streams
 from penstock.api.ingress import Ingress, following
 from penstock.api.late_and_malformed import late_rows_message, outside_level, warn_of_malformed_rows
+from penstock.api.saving import Savable
 from penstock.api.stream_time import instant
 from penstock.api.writer import Block, Writer, writable
 from penstock.errors import BindingError, LateRowsWarning, StateError
@@ -24,6 +25,7 @@ from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import SharedStep
 from penstock.runtime.metrics import Held
 from penstock.runtime.stage import START_OF_TIME
+from penstock.sources.bound import access_of
 from penstock.sources.coalesce_batches import gathered
 from penstock.sources.live_files import Clock
 from penstock.sources.malformed import Arrived
@@ -57,7 +59,7 @@ class Given(NamedTuple):
     arrived: float
 
 
-class Live:
+class Live(Savable):
     """An open query: push batches, and receive the completed batches of the result.
 
     A batch is Arrow data, a data frame, a row as a dict, a list of such rows, a dict of lists or NumPy arrays, or NumPy
@@ -86,7 +88,12 @@ class Live:
             self._session.load(as_state(state).tables(self._compiled.signature))
         fill_tables(stream, self._session)
         self._gates = {
-            name: Ingress(source, self._compiled.columns[name], self._session).open(self._now())
+            name: Ingress(
+                source,
+                self._compiled.columns[name],
+                self._session,
+                access=access_of(stream.data.get(name)),
+            ).open(self._now())
             for name, source in self._sources.items()
         }
         self._histories: dict[str, Backfill] = {}
@@ -317,11 +324,7 @@ class Live:
     def finish(self) -> list[pa.RecordBatch]:
         """Declare the end of all input, and return the windows still open."""
         arrived = self._clock.now()
-        made = self._owed + self._session.finish()
-        self._owed = []
-        if made:
-            self.metrics.latency.add(self._clock.now() - arrived)
-        return made
+        return self._timely(self._session.finish(), arrived)
 
     @_alone
     def held(self) -> dict[str, Held]:
@@ -336,10 +339,6 @@ class Live:
                 "results of the history have not been taken yet, and would be lost; call wait() first"
             )
         return State.of(self._compiled.signature, self._session.save())
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the state of the query to a file, to resume with `open(state=path)`."""
-        self.state().save(path)
 
     def __enter__(self) -> Self:
         return self

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from os import PathLike
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
@@ -16,6 +15,7 @@ from penstock.api.background import Background, in_background
 from penstock.api.execute import as_bound, bind_all, named_bindings, refuse_arrival
 from penstock.api.input_readers import inputs_of, refuse_endless
 from penstock.api.live import Live, clock_of
+from penstock.api.saving import Savable
 from penstock.errors import BindingError, StateError
 from penstock.plan.nodes import Source
 from penstock.runtime.engine import Engine
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.runtime.metrics import Metrics
 
 
-class Run:
+class Run(Savable):
     """The result batches of an incremental run; `.metrics` are those so far."""
 
     def __init__(self, live: Live, inputs: Mapping[str, Iterator[Any]], final: bool) -> None:
@@ -65,10 +65,6 @@ class Run:
                 f"{len(self._ready)} batches of results have not been taken yet, and would be lost; take them first"
             )
         return self._live.state()
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the state of the query to a file, to resume with `run(..., state=path)`."""
-        self.state().save(path)
 
     def _results(self) -> Iterator[pa.RecordBatch]:
         for made in self.pushes():

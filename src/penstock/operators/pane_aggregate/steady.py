@@ -53,7 +53,7 @@ class SteadyFold:
         program = worker.program
         if worker.table is None or program.interned:
             return None
-        kernel = program.fold(worker.variant)
+        kernel = worker.kernels.fold
         places = getattr(kernel.call, "places", None)  # an interpreted kernel has none
         read = {each.column for each in kernel.bindings}
         if places is None or any(each.role != "values" for each in kernel.bindings):
