@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.codegen.llvm import llvm_module
-from penstock.codegen.morsel_scheduler import HAS_THREADS, MORSEL_SCHEDULER, Frame
+from penstock.codegen.morsel_scheduler import HAS_THREADS, MORSEL_SCHEDULER, WORD, Frame
 from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.codegen.values import alignment
 from penstock.loop.morsels import Morsels, Progress
@@ -48,6 +48,13 @@ class Code:
         self._loaded = Loaded(object_code)
         self.call: Callable[[bytes], int] = self._loaded.call
 
+    def at(self, frame: Frame, lo: int, hi: int) -> int:
+        """Call the kernel for some rows; return the row at which it stopped."""
+        words, start = frame.words, frame.start
+        words[(frame.lo - start) // WORD], words[(frame.hi - start) // WORD] = lo, hi
+        upto: int = self._loaded.call_at(start)
+        return upto
+
     def through(self, frames: Sequence[Frame], shares: Sequence[Morsels], most: int = ALL) -> list[Progress]:
         """Process morsels of rows, with one thread per frame."""
         return MORSEL_SCHEDULER.through(self._loaded.address, frames, shares, most)
@@ -56,11 +63,12 @@ class Code:
 class Arguments:
     """The layout of a kernel's parameters in words, and the words of its literals."""
 
-    __slots__ = ("_frame", "_limits", "_literals", "_params")
+    __slots__ = ("_frame", "_limits", "_literals", "_params", "places")
 
     def __init__(self, kernel: Kernel) -> None:
         self._params = tuple((each.name, _width(each)) for each in kernel.params)
         names = [each.name for each in kernel.params]
+        self.places = {name: place for place, name in enumerate(names)}
         self._limits = [names.index(each) for each in ("lo", "hi") if each in names]
         self._frame = _words(kernel.params)
         self._literals = _words(kernel.literals).pack(*(each.value for each in kernel.literals))

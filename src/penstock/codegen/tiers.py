@@ -88,6 +88,21 @@ class TieredKernel:
         self._spend(self._clock() - started)
         return result
 
+    @property
+    def places(self) -> Mapping[str, int]:
+        """The index of each parameter among the words of a frame."""
+        return self._arguments.places
+
+    def rows(self, frame: Frame, lo: int, hi: int) -> int:
+        """Call the kernel for some rows in a frame; return the row at which it stopped."""
+        code = self._known() or self._begin()
+        if self._settled:
+            return code.at(frame, lo, hi)
+        started = self._clock()
+        upto = code.at(frame, lo, hi)
+        self._spend(self._clock() - started)
+        return upto
+
     def frame(self, values: Mapping[str, Argument]) -> Frame:
         """Lay out the arguments of the kernel; the layout is the same at both levels."""
         return self._arguments.frame(values)

@@ -26,6 +26,8 @@ from penstock.operators.pane_aggregate.pane_ownership import (
 from penstock.operators.pane_aggregate.parallel_aggregation import fold_in_parallel
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.state import hold_cells, kept_cells, panes_of, rows_in
+from penstock.operators.pane_aggregate.steady import MOST_ROWS as STEADY_ROWS
+from penstock.operators.pane_aggregate.steady import SteadyFold
 from penstock.operators.pane_aggregate.tasks import Task, Tasks
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.runtime.buffers import flags, indices, ticks_of
@@ -70,9 +72,13 @@ class WindowStage:
         self.emitted = START_OF_TIME
         self.seen_null: frozenset[str] = frozenset()
         self.carried = program.carried
+        self._steady: SteadyFold | None = None
+        self._steadily = False  # the last fold may be bound, if another small one follows
 
     def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
         """Fold rows in. Before a partly late row is added, emit the windows that were complete at its arrival."""
+        if len(flows) == 1 and (self._steadily or self._steady) and self._fold_steadily(flows[0]):
+            return []
         results: list[TimedBatch] = []
         waiting: list[TimedBatch] = []
         for flow in flows:
@@ -93,12 +99,14 @@ class WindowStage:
 
     def save(self) -> Mapping[str, StateTable]:
         """Save the cells of open panes, the last emitted window, and which columns have held nulls."""
+        self._steady = None
         nulls = {name: int(name in self.seen_null) for name in self.program.columns}
         kept = {"marks": scalars(emitted=self.emitted)} | ({"nulls": scalars(**nulls)} if nulls else {})
         cells = kept_cells(self.workers)
         return kept if cells is None else {**kept, "cells": cells}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
+        self._steady = None
         self.emitted = read_scalars(tables["marks"])["emitted"]
         nulls = read_scalars(tables["nulls"]) if "nulls" in tables else {}
         self.seen_null = frozenset(name for name in self.program.columns if nulls[name])
@@ -125,6 +133,7 @@ class WindowStage:
         return cells.filter(flags(~gone)) if gone.any() else cells
 
     def _emit(self, upto: int) -> list[TimedBatch]:
+        self._steady = None
         runs, held = self._owners(upto)
         batches = self._emit_runs(runs) if len(runs) > 1 else self._emit_all(*runs[0])
         self.emitted = upto
@@ -216,7 +225,25 @@ class WindowStage:
                 for worker in self.workers:
                     worker.assume_nulls(worker.nullable | seen)
 
+    def _fold_steadily(self, flow: TimedBatch) -> bool:
+        """Fold a small batch without late rows or nulls; return whether it has been folded."""
+        if flow.arrival_watermarks is not None or not 0 < flow.batch.num_rows <= STEADY_ROWS:
+            return False
+        if self._steady is None:
+            self._steady, self._steadily = SteadyFold.of(self.workers[0], flow.batch), False
+        steady = self._steady
+        try:
+            if steady is None or not steady.push(flow):
+                return False
+        except OverflowError:
+            self._check_reach([flow])
+            raise
+        self._steady = steady if steady.valid else None
+        self._count(flow.counted)
+        return True
+
     def _fold(self, flows: list[TimedBatch]) -> None:
+        self._steady = None
         try:
             self._fold_all(flows)
         except OverflowError:
@@ -232,7 +259,7 @@ class WindowStage:
                 within_reach(self.times(flow.batch), reach, reach)
 
     def _fold_all(self, flows: list[TimedBatch]) -> None:
-        flows = [self._prepared(flow) for flow in flows]
+        before, flows = flows, [self._prepared(flow) for flow in flows]
         given = [BatchArguments(flow.batch, {}) for flow in flows]
         self._assume_nulls(given)
         rows = sum([flow.batch.num_rows for flow in flows])
@@ -258,6 +285,7 @@ class WindowStage:
             shared = Tasks.divided(tasks, threads)
             run_on_threads([_work(worker, place, shared) for place, worker in enumerate(workers)])
         self._count(bool(flows) and flows[0].counted)
+        self._steadily = len(tasks) == 1 and before[0] is flows[0] and not self._small_tasks
 
     def _agree_on_keys(self, given: BatchArguments) -> int:
         """Start all workers with the same dense key columns; return their number (0 if it is not known).
