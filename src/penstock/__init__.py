@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from penstock.spark.streaming.executor_errors import streaming_problem
     from penstock.spark.streaming.metrics import StreamingMetrics
     from penstock.spark.streaming.sinks import delta_sink
+    from penstock.spark.table_scan import table_scan
     from penstock.state.state import State
 
 __version__ = "0.1.0"
@@ -169,6 +170,7 @@ __all__ = [
     "streaming_problem",
     "sum",
     "table",
+    "table_scan",
     "tumbling",
     "unbounded",
     "var",
@@ -201,6 +203,7 @@ _NAMES = {
     "spark.streaming.executor_errors": "streaming_problem",
     "spark.streaming.sinks": "delta_sink",
     "spark.streaming.metrics": "StreamingMetrics",
+    "spark.table_scan": "table_scan",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 

@@ -27,6 +27,7 @@ from penstock.spark.tasks import ENGINE, Query
 from penstock.state.merge import with_fresh
 from penstock.state.state import State
 from penstock.state.state_table import read_scalars, scalars
+from penstock.storage.access import Access
 
 SPLITS, _HEARD = "streaming/splits", "streaming/heard"
 SHARDS = "the number of shards"
@@ -62,6 +63,7 @@ class Shard:
     by_value: frozenset[str] = frozenset()
     windows: tuple[str, ...] = ()
     updates: bool = False
+    accesses: Mapping[str, Access] = field(default_factory=dict)
 
     @property
     def compiled(self) -> Compiled:

@@ -24,12 +24,14 @@ from penstock.spark.streaming.shard import unfit
 from penstock.spark.streaming.shuffle_write import Scatter
 from penstock.spark.tasks import settle
 from penstock.state.differences import require_same
+from penstock.storage.access import LOCAL, Access
 
 
 class PayloadSource(DataSource, ABC):
     """A streaming source that sends the rows of a stream to shards. Options are data: no code is read from them."""
 
     FORMAT: ClassVar[str]
+    ACCESS: ClassVar[Access] = LOCAL
 
     @classmethod
     def name(cls) -> str:
