@@ -33,6 +33,7 @@ from penstock.operators.sorted_windows.build import SortedWindowProgram, distinc
 from penstock.operators.topk.stage import TopKStage
 from penstock.operators.union.stage import MergeStage
 from penstock.physical.choose_algorithm import choices, preferred
+from penstock.physical.choose_states import STATES, keyed_states
 from penstock.physical.overflows import overflow_message
 from penstock.physical.split_results import fits_emission, split_results
 from penstock.physical.split_windows import columns_kept, spell
@@ -179,7 +180,10 @@ class Wiring:
         algorithms = tuple(each.algorithm for each in chosen)
         by_key = isinstance(this.body, ir.Reduce) and order_of_keys_is_seen(this.body, program)
         read_on = read_by_time(this.name, program)
-        lanes = SortedWindowProgram(this, source, made, self.kernel_factory, algorithms, by_key, read_on)
+        keeps_states = keyed_states(this.body, program, self.aggregator).taken == STATES
+        lanes = SortedWindowProgram(
+            this, source, made, self.kernel_factory, algorithms, by_key, read_on, keeps_states
+        )
         return lanes.stages()
 
     def _join(self, this: ir.Object, left: ir.Object, right: ir.Object) -> list[StageSpec]:

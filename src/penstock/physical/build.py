@@ -21,6 +21,7 @@ from penstock.physical import choose_join, choose_window
 from penstock.physical import nodes as ph
 from penstock.physical.choose_algorithm import Choice as AlgorithmChoice
 from penstock.physical.choose_algorithm import choices
+from penstock.physical.choose_states import STATES, keyed_states
 from penstock.physical.settings import POSITIONAL_SIGNALS, Settings
 from penstock.physical.split_joins import spell_rolling
 from penstock.physical.split_results import fits_emission, split_results
@@ -164,8 +165,12 @@ class _Builder:
             () if isinstance(body, ir.Apply) else choose_window.reductions_of(body.reductions, chosen)
         )
         output = {ir.Reduce: "aggregate", ir.Attach: "attach", ir.Apply: "apply"}[type(body)]
-        op = ph.SortedWindows(body.domain, keys, reductions, output)  # type: ignore[arg-type]
-        made = (choose_window.grouping(self._obstacle(body)), *choose_window.algorithms(chosen))
+        held = keyed_states(body, self.program, self.settings.aggregator, self.mode)
+        op = ph.SortedWindows(body.domain, keys, reductions, output, held.taken)  # type: ignore[arg-type]
+        kept = (held,) if isinstance(body, ir.Reduce) and isinstance(body.domain, Session | Count) else ()
+        grouping = choose_window.grouping(self._obstacle(body))
+        algorithms = () if held.taken == STATES else choose_window.algorithms(chosen)
+        made = (grouping, *kept, *algorithms)
         return _node(result, (source,), op, _windows_time(body), made)
 
     def _obstacle(self, body: ir.Reduce | ir.Attach | ir.Apply) -> str:

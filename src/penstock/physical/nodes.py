@@ -147,6 +147,7 @@ class SortedWindows:
     keys: tuple[str, ...]
     reductions: tuple[Reduction, ...]
     output: Literal["aggregate", "attach", "apply"]
+    held: Literal["rows", "states per key"] = "rows"
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from penstock.operators.look_back.frames import LookBackFraming
 from penstock.operators.look_back.results import LookBackResults
 from penstock.operators.rows.build import CompiledRows
 from penstock.operators.rows.stage import RowsStage
+from penstock.operators.sorted_windows.build_keyed import keyed_stage
 from penstock.operators.sorted_windows.kernels.session_lateness import session_lateness
 from penstock.operators.sorted_windows.session_frames import SessionFraming
 from penstock.operators.sorted_windows.session_lateness import SessionLateness
@@ -51,6 +52,7 @@ from penstock.operators.sorted_windows.stage import SortedWindowStage
 from penstock.physical.split_windows import Spelled, behind_rows, behind_windows, without_time
 from penstock.runtime.kernels import Call
 from penstock.runtime.session import Context, StageSpec
+from penstock.runtime.stage import Stage
 from penstock.types.calendar import calendar_bounds
 from penstock.types.time import Time
 from penstock.types.windows import (
@@ -71,6 +73,7 @@ class SortedWindowProgram:
     """A windowed object over sorted partitions: compute arguments, reduce frames, compute result fields.
 
     `by_key` orders the results of a window by key. `read_on` means that a later stage reads the results by time.
+    `keeps_states`: a running query keeps partial states per key in place of rows.
     """
 
     this: ir.Object
@@ -80,6 +83,7 @@ class SortedWindowProgram:
     algorithms: tuple[str, ...] = ()
     by_key: bool = False
     read_on: bool = False
+    keeps_states: bool = False
 
     def stages(self) -> list[StageSpec]:
         """Return the stages: argument columns, frames, and result fields (none for a Python function)."""
@@ -103,10 +107,12 @@ class SortedWindowProgram:
             StageSpec(this.name, (plain.name,), lambda context: RowsStage(fields, context.metrics, 0)),
         ]
 
-    def _stage(self, schema: pa.Schema) -> Callable[[Context], SortedWindowStage]:
-        def make(context: Context) -> SortedWindowStage:
+    def _stage(self, schema: pa.Schema) -> Callable[[Context], Stage]:
+        def make(context: Context) -> Stage:
             columns = {n for each in self.made.reductions for n in (*each.args, each.where) if n is not None}
             layout = lane_layout(self._lane_keys, tuple(columns), self.kernel_factory, context.engine.workers)
+            if self.keeps_states and not context.bounded:
+                return keyed_stage(self.this, self.made, schema, self.by_key, self.kernel_factory, context)
             gate, emission = self._emission(schema, layout)
             time, release = self._clocks
             rows = self.made.ready.schema, time, release, context.metrics
