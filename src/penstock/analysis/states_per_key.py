@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from penstock.analysis.panes import ReductionFacts
 from penstock.expr.typing import type_of
-from penstock.ir.nodes import Body, Program, Reduce, Reduction
+from penstock.ir.nodes import Body, Lookback, Program, Reduce, Reduction
 from penstock.loop.machine import is_text, machine_type
-from penstock.types.windows import Count, Session, Window
+from penstock.types.windows import Count, LookBack, Session, Window
 
 
 def state_obstacle(body: Body, program: Program) -> str | None:
     """Return why rows must be kept; None if states of a fixed size per key do, which rows are added to as they come."""
-    if not isinstance(body, Reduce):
+    if not isinstance(body, Reduce | Lookback):
         return "the result needs the rows of a window, not only their states"
     schema = program[body.source].schema
     return (
-        _window_obstacle(body.domain, bool(body.keys))
+        (
+            _span_obstacle(body.spans)
+            if isinstance(body, Lookback)
+            else _window_obstacle(body.domain, bool(body.keys))
+        )
         or _key_obstacle([type_of(key.expr, schema) for key in body.keys])
         or next((found for each in body.reductions if (found := _reduction_obstacle(each, schema))), None)
     )
@@ -33,6 +39,12 @@ def _window_obstacle(domain: Window, keyed: bool) -> str | None:
             return None if size <= every else "windows of rows overlap: a row has a state in several"
         case _:
             return f"{type(domain).__name__.lower()} windows have no state per key"
+
+
+def _span_obstacle(spans: Sequence[LookBack]) -> str | None:
+    if len(spans) > 1:
+        return "look-backs of several spans share the rows they read"
+    return "a delayed look-back reads rows in two places" if spans[0].delay else None
 
 
 def _key_obstacle(types: list[pa.DataType]) -> str | None:

@@ -34,6 +34,7 @@ from penstock.operators.topk.stage import TopKStage
 from penstock.operators.union.stage import MergeStage
 from penstock.physical.choose_algorithm import choices, preferred
 from penstock.physical.choose_states import STATES, keyed_states
+from penstock.physical.nodes import Mode
 from penstock.physical.overflows import overflow_message
 from penstock.physical.split_results import fits_emission, split_results
 from penstock.physical.split_windows import columns_kept, spell
@@ -180,9 +181,11 @@ class Wiring:
         algorithms = tuple(each.algorithm for each in chosen)
         by_key = isinstance(this.body, ir.Reduce) and order_of_keys_is_seen(this.body, program)
         read_on = read_by_time(this.name, program)
-        keeps_states = keyed_states(this.body, program, self.aggregator).taken == STATES
+        modes: tuple[Mode, Mode] = "unbounded", "bounded"
+        running, at_rest = (keyed_states(this.body, program, self.aggregator, mode).taken for mode in modes)
+        states = running == STATES, at_rest == STATES
         lanes = SortedWindowProgram(
-            this, source, made, self.kernel_factory, algorithms, by_key, read_on, keeps_states
+            this, source, made, self.kernel_factory, algorithms, by_key, read_on, states
         )
         return lanes.stages()
 

@@ -147,8 +147,10 @@ class _Builder:
         chosen = self._algorithms(this)
         if isinstance(body, ir.Lookback):
             reductions = choose_window.reductions_of(body.reductions, chosen)
-            op = ph.LookBack(body.spans, made.keys, reductions)
-            windows = _node(plain, (made.ready.name,), op, ph.Follows(), choose_window.algorithms(chosen))
+            held = keyed_states(body, self.program, self.settings.aggregator, self.mode)
+            op = ph.LookBack(body.spans, made.keys, reductions, held.taken)  # type: ignore[arg-type]
+            algorithms = () if held.taken == STATES else choose_window.algorithms(chosen)
+            windows = _node(plain, (made.ready.name,), op, ph.Follows(), (held, *algorithms))
         else:
             windows = self._sorted_windows(plain, body, made.ready.name, made.keys, chosen)
         return [ready, windows, self._rows(this.name, after, plain, this)]

@@ -155,6 +155,7 @@ class LookBack:
     spans: tuple[Span, ...]
     keys: tuple[str, ...]
     reductions: tuple[Reduction, ...]
+    held: Literal["rows", "states per key"] = "rows"
 
 
 @dataclass(frozen=True, slots=True)

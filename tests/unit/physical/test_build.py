@@ -17,6 +17,7 @@ from penstock.operators.pane_aggregate.stage import WindowStage
 from penstock.operators.rows.stage import RowsStage
 from penstock.operators.signals.positional.stage import DenseStage
 from penstock.operators.signals.stage import SignalStage
+from penstock.operators.look_back.incremental import IncrementalLookBack
 from penstock.operators.sorted_windows.incremental_counts import IncrementalCounts
 from penstock.operators.sorted_windows.incremental_sessions import IncrementalSessions
 from penstock.operators.sorted_windows.session_stage import SessionStage
@@ -51,6 +52,8 @@ def stage_type(op: ph.Op) -> type:
             return IncrementalCounts
         case ph.SortedWindows(window=Session()):
             return SessionStage
+        case ph.LookBack(held="states per key"):
+            return IncrementalLookBack
         case ph.Distinct(within=within):
             return DistinctStage if within is None else SortedWindowStage
         case _:

@@ -169,12 +169,17 @@ class KeyedStates(Aggregation):
 
     def emit(self, key: Value, first: Value, last: Value, states: States | Sequence[Values]) -> None:
         """Write a result: the key's number, the times of the first and the last row, and the aggregates."""
-        k, spec = self.k, self.spec
+        k = self.k
         for buffer, value in zip((self.out_key, *self.out_times), (key, first, last), strict=True):
             k.store(buffer, self.made, value)
+        self.write(self.made, states)
+        k.set(self.made, self.made + 1)
+
+    def write(self, at: Value, states: States | Sequence[Values]) -> None:
+        """Write the aggregates of states at an index."""
+        k, spec = self.k, self.spec
         finish = Finish(k, spec.partials, states, spec.may_be_null, self._fail)
         for reduction, dtype, (values, valid) in zip(spec.reductions, spec.types, self.results, strict=True):
             cell = finish.cell(reduction, dtype)
-            k.store(values, self.made, cell.value.to(values.type))
-            k.store(valid, self.made, const(1, U8) if cell.valid is None else cell.valid.to(U8))
-        k.set(self.made, self.made + 1)
+            k.store(values, at, cell.value.to(values.type))
+            k.store(valid, at, const(1, U8) if cell.valid is None else cell.valid.to(U8))

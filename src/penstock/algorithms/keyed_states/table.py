@@ -13,13 +13,14 @@ from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.keyed_states.directory import KeyDirectory
 from penstock.loop.abi import DONE, ERRORS, NEED_KEYS, NEED_SLOTS, OUTPUT, STATUS, Binding, Output, numbered
 from penstock.loop.nodes import I128, Type
-from penstock.runtime.buffers import filled, longer, numpy_type, to_arrow, values_view, words_per_cell
+from penstock.runtime.buffers import filled, numpy_type, to_arrow, values_view, words_per_cell
 from penstock.runtime.kernels import Call, Texts
 from penstock.runtime.stage import KernelOverflowError
 from penstock.state.state_table import complete
 
 FEWEST_RESULTS, MOST_RESULTS = 1 << 10, 1 << 20
 FEWEST_SLOTS = 1 << 6
+SEVERAL = 4
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,16 @@ class Found:
 
 @dataclass
 class KeyedTable:
-    """Keys with a word of each of `of_keys`, and slots with a word of each of `of_slots` and one state.
+    """Keys with a word of each of `of_keys`, and slots with a word of each of `of_slots`, by parameter name.
 
-    Both map parameter names to initial values. Without `of_slots` a key's slot has the key's number.
+    `key_states` and `slot_states` name the states that each key and each slot has. The words have initial values.
     """
 
     program: KeyedProgram
     of_keys: Mapping[str, int]
     of_slots: Mapping[str, int]
+    key_states: tuple[str, ...] = ()
+    slot_states: tuple[str, ...] = ()
     directory: KeyDirectory = field(init=False)
     arrays: dict[str, np.ndarray] = field(init=False, default_factory=dict)
     slots: int = field(init=False, default=0)
@@ -88,26 +91,32 @@ class KeyedTable:
 
     def reserve(self, slots: int) -> None:
         """Make room for more slots."""
-        self._enlarge(self.of_slots, slots)
-        for place, state in enumerate(self.program.states):
-            name, words = numbered("state", place), words_per_cell(state)
-            old = self.arrays.get(name)
-            self.arrays[name] = filled(state, 0, slots) if old is None else longer(old, slots * words)
+        self._enlarge(self.of_slots, self.slot_states, slots)
         self.slots = slots
 
     def _match_keys(self) -> None:
-        """Give every key that the directory has room for its words, and its slot if there are no others."""
-        self._enlarge(self.of_keys, self.directory.capacity)
-        if not self.of_slots:
-            self.reserve(self.directory.capacity)
+        """Give every key that the directory has room for its words and states."""
+        self._enlarge(self.of_keys, self.key_states, self.directory.capacity)
 
-    def _enlarge(self, initial: Mapping[str, int], size: int) -> None:
+    def _enlarge(self, initial: Mapping[str, int], states: tuple[str, ...], size: int) -> None:
         for name, value in initial.items():
             larger = np.full(size, value, np.int64)
             old = self.arrays.get(name)
             if old is not None:
                 larger[: len(old)] = old[:size]
             self.arrays[name] = larger
+        for name, type in self._named(states):
+            old = self.arrays.get(name)
+            cells = filled(type, 0, size)
+            if old is not None:
+                cells[: len(old)] = old[: len(cells)]
+            self.arrays[name] = cells
+
+    def _named(self, states: tuple[str, ...]) -> Iterator[tuple[str, Type]]:
+        """The parameters of states, and their types."""
+        for hint in states:
+            for place, type in enumerate(self.program.states):
+                yield numbered(hint, place), type
 
     def grow_keys(self) -> None:
         self.directory.grow()
@@ -129,9 +138,8 @@ class KeyedTable:
         moved[kept] = np.arange(len(kept))
         for name in self.of_keys:
             self.arrays[name] = self.arrays[name][kept]
-        for place, state in enumerate(() if self.of_slots else self.program.states):
-            name, words = numbered("state", place), words_per_cell(state)
-            self.arrays[name] = self.arrays[name].reshape(-1, words)[kept].ravel()
+        for name, type in self._named(self.key_states):
+            self.arrays[name] = self.arrays[name].reshape(-1, words_per_cell(type))[kept].ravel()
         self.directory = self.directory.rebuilt(kept)
         self._match_keys()
         self.settled = max(len(kept), FEWEST_RESULTS)
@@ -139,15 +147,25 @@ class KeyedTable:
 
     # -- runs ----------------------------------------------------------------------------------------
 
-    def run(self, batch: pa.RecordBatch, variant: str, given: Mapping[str, object]) -> Iterator[Found]:
-        """Process the rows of a batch; yield the results, a limited number at a time."""
+    def run(
+        self, batch: pa.RecordBatch, variant: str, given: Mapping[str, object], row_results: bool = False
+    ) -> Iterator[Found]:
+        """Process the rows of a batch; yield the results, a limited number at a time, or one for each row at once."""
         self._nullable |= {name for name in self.program.columns if batch.column(name).null_count}
         kernel = self.program.kernel(self._nullable, variant)
         columns = BatchArguments(batch, self.directory.interners)
         row, head = 0, self.directory.head
+        if row_results and self._room < batch.num_rows:
+            self._room, self._outputs = batch.num_rows, {}
         while True:
             arguments = {**columns.fill(kernel.bindings), **self.directory.arguments(), **self.arrays}
-            limits = {"lo": row, "hi": batch.num_rows, "first_row": 0, "capacity": self._room, "slots": self.slots}
+            limits = {
+                "lo": row,
+                "hi": batch.num_rows,
+                "first_row": 0,
+                "capacity": self._room,
+                "slots": self.slots,
+            }
             row = kernel.call({**given, **arguments, **limits, **self._results(kernel), "head": head})
             if head[ERRORS]:
                 raise KernelOverflowError
@@ -170,7 +188,7 @@ class KeyedTable:
                 self._outputs = {}
 
     def _results(self, kernel: KeyedCall) -> dict[str, np.ndarray]:
-        """Memory for results, which is used again: results are copied."""
+        """Memory for results, which is used again if they are few: they are copied then."""
         if not self._outputs:
             made = {name: np.empty(self._room, np.int64) for name in ("out_key", "out_first", "out_last")}
             for each in kernel.outputs:
@@ -181,7 +199,10 @@ class KeyedTable:
         return self._outputs
 
     def _found(self, kernel: KeyedCall, rows: int) -> Found:
-        cut = {name: array[:rows].copy() for name, array in self._outputs.items()}
+        few = SEVERAL * rows < self._room
+        cut = {name: array[:rows].copy() if few else array[:rows] for name, array in self._outputs.items()}
+        if not few:
+            self._outputs = {}
         reduced = [
             to_arrow(cut[each.values], None if each.valid is None else cut[each.valid], dtype)
             for each, dtype in zip(kernel.outputs, self.program.types, strict=True)
@@ -190,11 +211,11 @@ class KeyedTable:
 
     # -- saved states --------------------------------------------------------------------------------
 
-    def saved_states(self, slots: np.ndarray) -> dict[str, pa.Array]:
-        """The states of some slots as columns."""
+    def saved_states(self, hint: str, slots: np.ndarray) -> dict[str, pa.Array]:
+        """The states of some keys or slots as columns."""
         found = {}
         for place, state in enumerate(self.program.states):
-            cells = self.arrays[numbered("state", place)]
+            cells = self.arrays[numbered(hint, place)]
             if state == I128:
                 words = np.ascontiguousarray(cells.reshape(-1, 2)[slots])
                 found[_state(place)] = pa.Array.from_buffers(
@@ -204,11 +225,11 @@ class KeyedTable:
                 found[_state(place)] = to_arrow(cells[slots], None, _arrow_type(state))
         return found
 
-    def load_states(self, table: pa.Table, slots: np.ndarray) -> None:
-        """Store the saved states of some slots."""
+    def load_states(self, hint: str, table: pa.Table, slots: np.ndarray) -> None:
+        """Store the saved states of some keys or slots."""
         for place, state in enumerate(self.program.states):
             array = complete(table, _state(place), _arrow_type(state))
-            cells = self.arrays[numbered("state", place)]
+            cells = self.arrays[numbered(hint, place)]
             if state == I128:
                 words = np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), 16 * array.offset)
                 cells.reshape(-1, 2)[slots] = words.reshape(-1, 2)

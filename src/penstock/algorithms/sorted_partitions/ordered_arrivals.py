@@ -41,7 +41,9 @@ class OrderedArrivals:
 
     def _on_time(self, flow: TimedBatch) -> TimedBatch:
         def late(arrival_watermarks: np.ndarray) -> np.ndarray:
-            behind: np.ndarray = ticks_of(flow.batch.column(self.time.column), self.time.shift) < arrival_watermarks
+            behind: np.ndarray = (
+                ticks_of(flow.batch.column(self.time.column), self.time.shift) < arrival_watermarks
+            )
             return behind
 
         return on_time(flow, self.metrics, late)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from penstock.algorithms.keyed_states.kernel import KeyedKernel, KeyedSpec, KeyedStates
 from penstock.algorithms.sliding.slide import States
 from penstock.loop.abi import NEED_SLOTS
-from penstock.loop.nodes import BOOL, I64, Bitcast, U64, Value, Var, const, maximum
+from penstock.loop.nodes import BOOL, I64, U64, Bitcast, Value, Var, const, maximum, minimum
 from penstock.types.windows import LookBack
 
 # Words of `marks`: free slot, slots used, oldest and newest slot of the queue, rows ever held, rows held and written of
@@ -62,11 +62,18 @@ class _LookBack(KeyedStates):
             else:
                 k.set(more, more & (ahead <= behind))
             with k.while_(more):
-                self._hold(held, True) if newest else self._write(written, True)
+                if newest:
+                    self._hold(held, leads=True)
+                else:
+                    self._write(written, leads=True)
                 k.set(more, self._is_at(ahead, time) if self.span.rows is None else const(False, BOOL))
-            self._write(written, False) if newest else self._hold(held, False)
+            if newest:
+                self._write(written, leads=False)
+            else:
+                self._hold(held, leads=False)
         if self.span.rows is None:
             self._evict_before(self.watermark)
+        k.set(self.made, self.hi)
         return self.built()
 
     def _is_at(self, row: Var, time: Value) -> Value:
@@ -124,8 +131,6 @@ class _LookBack(KeyedStates):
             with k.else_():
                 k.store(self.after, marks[NEWEST], slot)
             k.store(marks, NEWEST, slot)
-        else:
-            k.store(self.next, slot, NONE)
         count = k.var("count", self.held[key])
         with k.if_(count.eq(0)):
             k.store(self.first, key, slot)
@@ -137,7 +142,9 @@ class _LookBack(KeyedStates):
         k.store(self.previous, slot, self.last[key])
         k.store(self.last, key, slot)
         k.store(self.held, key, count + 1)
-        self.store(self.states, key, self.merged(self.load(self.states, key), self.load(self.alone_states, slot)))
+        self.store(
+            self.states, key, self.merged(self.load(self.states, key), self.load(self.alone_states, slot))
+        )
 
     # -- rows that leave -------------------------------------------------------------------------------
 
@@ -221,6 +228,4 @@ class _LookBack(KeyedStates):
 
 
 def _clamped(row: Value, end: Value) -> Value:
-    from penstock.loop.nodes import minimum
-
     return maximum(minimum(row, end - 1), const(0, I64))

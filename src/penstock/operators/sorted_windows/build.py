@@ -49,6 +49,7 @@ from penstock.operators.sorted_windows.session_frames import SessionFraming
 from penstock.operators.sorted_windows.session_lateness import SessionLateness
 from penstock.operators.sorted_windows.session_stage import SessionStage
 from penstock.operators.sorted_windows.stage import SortedWindowStage
+from penstock.physical.choose_states import FEW_THREADS
 from penstock.physical.split_windows import Spelled, behind_rows, behind_windows, without_time
 from penstock.runtime.kernels import Call
 from penstock.runtime.session import Context, StageSpec
@@ -73,7 +74,7 @@ class SortedWindowProgram:
     """A windowed object over sorted partitions: compute arguments, reduce frames, compute result fields.
 
     `by_key` orders the results of a window by key. `read_on` means that a later stage reads the results by time.
-    `keeps_states`: a running query keeps partial states per key in place of rows.
+    `states`: whether a running query, and one over data at rest, keeps partial states per key in place of rows.
     """
 
     this: ir.Object
@@ -83,7 +84,7 @@ class SortedWindowProgram:
     algorithms: tuple[str, ...] = ()
     by_key: bool = False
     read_on: bool = False
-    keeps_states: bool = False
+    states: tuple[bool, bool] = (False, False)
 
     def stages(self) -> list[StageSpec]:
         """Return the stages: argument columns, frames, and result fields (none for a Python function)."""
@@ -111,7 +112,7 @@ class SortedWindowProgram:
         def make(context: Context) -> Stage:
             columns = {n for each in self.made.reductions for n in (*each.args, each.where) if n is not None}
             layout = lane_layout(self._lane_keys, tuple(columns), self.kernel_factory, context.engine.workers)
-            if self.keeps_states and not context.bounded:
+            if self._keeps_states(context):
                 return keyed_stage(self.this, self.made, schema, self.by_key, self.kernel_factory, context)
             gate, emission = self._emission(schema, layout)
             time, release = self._clocks
@@ -124,6 +125,10 @@ class SortedWindowProgram:
             )
 
         return make
+
+    def _keeps_states(self, context: Context) -> bool:
+        running, at_rest = self.states
+        return at_rest and context.engine.workers <= FEW_THREADS if context.bounded else running
 
     # -- window placement ----------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ from penstock.algorithms.sorted_partitions.build import sorter
 from penstock.expr import nodes as ex
 from penstock.ir import nodes as ir
 from penstock.loop.nodes import Type
+from penstock.operators.look_back.incremental import RESTORING, IncrementalLookBack
+from penstock.operators.look_back.kernels import look_back
 from penstock.operators.sorted_windows.incremental_counts import IncrementalCounts
 from penstock.operators.sorted_windows.incremental_sessions import JUDGING, IncrementalSessions
 from penstock.operators.sorted_windows.kernels.counts import counts
@@ -24,7 +26,7 @@ from penstock.physical.split_windows import Spelled
 from penstock.runtime.kernels import Call, Texts
 from penstock.runtime.session import Context
 from penstock.runtime.stage import Stage
-from penstock.types.windows import Count, Session
+from penstock.types.windows import Count, LookBack, Session
 
 Build = Callable[[KeyedSpec, str], KeyedKernel]
 
@@ -85,6 +87,11 @@ def _counts(window: Count, spec: KeyedSpec, variant: str) -> KeyedKernel:
     return counts(spec, window)
 
 
+@lru_cache(maxsize=64)
+def _look_back(span: LookBack, spec: KeyedSpec, variant: str) -> KeyedKernel:
+    return look_back(spec, span, restore=variant == RESTORING)
+
+
 def keyed_stage(
     this: ir.Object,
     made: Spelled,
@@ -95,7 +102,6 @@ def keyed_stage(
 ) -> Stage:
     """Return the stage of a windowed object that keeps partial states per key."""
     body = this.body
-    assert isinstance(body, ir.Reduce)
     ready = made.ready
     spec = KeyedSpec(
         ready.schema,
@@ -104,13 +110,17 @@ def keyed_stage(
         tuple(each.as_ir() for each in made.reductions),
         tuple(each.type for each in made.reductions),
     )
-    match body.domain:
-        case Session(gap=gap):
+    sort = sorter(kernel_factory)
+    match body:
+        case ir.Lookback(spans=(span,)):
+            program = CompiledStates(this.name, spec, partial(_look_back, span), kernel_factory)
+            return IncrementalLookBack(program, schema, ready.schema, ready.time, sort, context.metrics)
+        case ir.Reduce(domain=Session(gap=gap)):
             program = CompiledStates(this.name, spec, _sessions, kernel_factory)
-            results = KeyedResults(schema, gap, sorter(kernel_factory), by_key)
+            results = KeyedResults(schema, gap, sort, by_key)
             return IncrementalSessions(program, results, gap, ready.schema, context.metrics)
-        case Count() as window:
+        case ir.Reduce(domain=Count() as window):
             program = CompiledStates(this.name, spec, partial(_counts, window), kernel_factory)
-            results = KeyedResults(schema, 1, sorter(kernel_factory), by_key)
+            results = KeyedResults(schema, 1, sort, by_key)
             return IncrementalCounts(program, results, window, ready.schema, ready.time, context.metrics)
-    raise AssertionError(f"no states per key for {body.domain}")
+    raise AssertionError(f"no states per key for {body}")

@@ -21,6 +21,7 @@ from penstock.state.state_table import StateTable, integers, require
 from penstock.types.time import Time
 from penstock.types.windows import Count
 
+STATE = "state"
 OF_KEYS = {"seen": 0, "start": 0, "last": 0}
 
 
@@ -38,7 +39,7 @@ class IncrementalCounts:
     ahead: OrderedArrivals = field(init=False)
 
     def __post_init__(self) -> None:
-        self.table = KeyedTable(self.program, OF_KEYS, {})
+        self.table = KeyedTable(self.program, OF_KEYS, {}, key_states=(STATE,))
         self.ahead = OrderedArrivals(self.schema, self.time, self.results.sorter, self.metrics)
 
     def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
@@ -63,7 +64,7 @@ class IncrementalCounts:
     def save(self) -> Mapping[str, StateTable]:
         keys = self._open()
         columns = {name: indices(self.table.arrays[name][keys]) for name in OF_KEYS}
-        states = self.table.saved_states(keys)
+        states = self.table.saved_states(STATE, keys)
         windows = self.table.directory.kept(keys, (), {**columns, **states})
         return {**self.ahead.save(self.program.keys), "windows": windows}
 
@@ -79,4 +80,4 @@ class IncrementalCounts:
             self.table.arrays[name][keys] = integers(saved, name)
         seen = self.table.arrays["seen"]
         require((seen >= 0).all() and (seen < self.window.every).all(), "its counts of rows")
-        self.table.load_states(saved, keys)
+        self.table.load_states(STATE, saved, keys)

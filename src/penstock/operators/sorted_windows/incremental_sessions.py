@@ -26,8 +26,9 @@ NONE = -1
 MOST_PENDING = 1 << 15  # rows; a run that advances after each push has fewer
 JUDGING, TRUSTING = "judging", "trusting"  # kernels: with rows behind their arrival watermarks, and without
 
-OF_KEYS = {"newest": NONE, "ended": START_OF_TIME}
-OF_SLOTS = {"owner": NONE, "older": NONE, "start": 0, "last": 0, "deadline": 0, "heap": 0}
+STATE = "state"
+OF_KEYS = {"newest": NONE, "oldest": NONE, "ended": START_OF_TIME}
+OF_SLOTS = {"owner": NONE, "older": NONE, "newer": NONE, "start": 0, "last": 0, "deadline": 0, "heap": 0}
 
 
 @dataclass
@@ -45,7 +46,7 @@ class IncrementalSessions:
     pending: list[TimedBatch] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self.table = KeyedTable(self.program, OF_KEYS, OF_SLOTS)
+        self.table = KeyedTable(self.program, OF_KEYS, OF_SLOTS, slot_states=(STATE,))
         self.marks = np.array([NONE, 0, 0])
         self.nothing = joined([], self.schema)
 
@@ -73,7 +74,12 @@ class IncrementalSessions:
         """Add the pending rows in the order of arrival, and emit the sessions that are complete."""
         flows, self.pending = self.pending, []
         batch = joined([flow.batch for flow in flows], self.schema) if flows else self.nothing
-        given = {"gap": self.gap, "watermark": watermark, "final": watermark == END_OF_TIME, "marks": self.marks}
+        given = {
+            "gap": self.gap,
+            "watermark": watermark,
+            "final": watermark == END_OF_TIME,
+            "marks": self.marks,
+        }
         if all(flow.arrival_watermarks is None for flow in flows):
             found = self.results.batches(self.table, self.table.run(batch, TRUSTING, given))
             for flow in flows:
@@ -131,7 +137,7 @@ class IncrementalSessions:
         columns = {
             "start": indices(arrays["start"][live]),
             "last": indices(arrays["last"][live]),
-            **table.saved_states(live),
+            **table.saved_states(STATE, live),
         }
         kept = {
             "marks": scalars(watermark=self.watermark),
@@ -159,10 +165,16 @@ class IncrementalSessions:
         owner, count = table.numbers(saved), len(order)
         table.reserve(max(count, table.slots))
         arrays, slots = table.arrays, np.arange(count)
-        values = {"owner": owner, "start": start, "last": last, "deadline": moved(last, self.gap), "heap": slots}
+        values = {
+            "owner": owner,
+            "start": start,
+            "last": last,
+            "deadline": moved(last, self.gap),
+            "heap": slots,
+        }
         for name, each in values.items():
             arrays[name][:count] = each
-        table.load_states(saved, slots)
+        table.load_states(STATE, saved, slots)
         self.marks[:] = NONE, count, count
         by_key = np.lexsort((start, owner))  # oldest first
         same = owner[by_key][1:] == owner[by_key][:-1]
@@ -170,4 +182,7 @@ class IncrementalSessions:
         require((apart > self.gap).all() and (start <= last).all(), "its sessions")
         arrays["older"][by_key[1:]] = np.where(same, by_key[:-1], NONE)
         arrays["older"][by_key[:1]] = NONE
+        arrays["newer"][by_key[:-1]] = np.where(same, by_key[1:], NONE)
+        arrays["newer"][by_key[-1:]] = NONE
         arrays["newest"][owner[by_key]] = by_key  # the last of a key is its newest
+        arrays["oldest"][owner[by_key[::-1]]] = by_key[::-1]

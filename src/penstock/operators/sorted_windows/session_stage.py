@@ -53,7 +53,10 @@ class SessionStage(SortedWindowStage):
     def _admit(self) -> list[TimedBatch]:
         """Decide which of the pending rows are late, and buffer the others."""
         flows, self.pending = self.pending, []
-        rows, marks = arrived(flows, self.schema, self.time), np.concatenate([arrival_marks(flow) for flow in flows])
+        rows, marks = (
+            arrived(flows, self.schema, self.time),
+            np.concatenate([arrival_marks(flow) for flow in flows]),
+        )
         order = arrival_order(flows)
         if order is not None:
             rows, marks = rows.chosen(order), marks[order]
@@ -88,9 +91,7 @@ def arrival_order(flows: list[TimedBatch]) -> np.ndarray | None:
     return np.argsort(np.concatenate([trace.rows for trace in traces]), kind="stable")
 
 
-def count_late(
-    flows: list[TimedBatch], late: np.ndarray, order: np.ndarray | None, metrics: Metrics
-) -> None:
+def count_late(flows: list[TimedBatch], late: np.ndarray, order: np.ndarray | None, metrics: Metrics) -> None:
     """Count and record the late rows of each flow; `late` is in the order of arrival."""
     if order is not None:
         arrived_late, late = late, np.zeros_like(late)

@@ -46,8 +46,10 @@ class _Sessions(KeyedStates):
         self.final = k.scalar("final", BOOL)
         self.slots = k.scalar("slots")
         self.marks = k.buffer("marks", I64)
-        self.newest, self.ended = k.buffer("newest", I64), k.buffer("ended", I64)
-        self.owner, self.older = k.buffer("owner", I64), k.buffer("older", I64)
+        self.newest, self.oldest = k.buffer("newest", I64), k.buffer("oldest", I64)
+        self.ended = k.buffer("ended", I64)
+        self.owner = k.buffer("owner", I64)
+        self.older, self.newer = k.buffer("older", I64), k.buffer("newer", I64)
         self.start, self.last = k.buffer("start", I64), k.buffer("last", I64)
         self.deadline, self.heap = k.buffer("deadline", I64), k.buffer("heap", I64)
         self.states = self.memory("state")
@@ -87,7 +89,9 @@ class _Sessions(KeyedStates):
             k.set(at, self.older[at])
             k.set(going, self._precedes(time, at))
         slot = k.var("slot", maximum(at, const(0, I64)))
-        joins = k.var("joins", (at >= 0) & ((time <= self.last[slot]) | self._near(self.last[slot], time)), BOOL)
+        joins = k.var(
+            "joins", (at >= 0) & ((time <= self.last[slot]) | self._near(self.last[slot], time)), BOOL
+        )
         with self._unless_late(row, key, time, behind, joins):
             with k.if_(joins):
                 self._extend(at, time)
@@ -114,7 +118,7 @@ class _Sessions(KeyedStates):
             before = k.var("before", maximum(other, const(0, I64)))
             with k.if_((other >= 0) & self._near(self.last[before], time)):
                 k.store(self.start, at, self.start[other])
-                k.store(self.older, at, self.older[other])
+                self._link(self.owner[at], at, self.older[other])
                 k.store(self.owner, other, NONE)  # its slot is released with its deadline
                 both = self.merged(self.load(self.states, other), self.load(self.states, at))
                 self.store(self.states, at, both)
@@ -128,16 +132,26 @@ class _Sessions(KeyedStates):
             k.store(marks, USED, new + 1)
         with k.else_():
             k.store(marks, FREE, self.older[new])
-        for buffer, value in ((self.owner, key), (self.older, older), (self.start, time), (self.last, time)):
+        for buffer, value in ((self.owner, key), (self.start, time), (self.last, time)):
             k.store(buffer, new, value)
-        with k.if_(newer >= 0):
-            k.store(self.older, newer, new)
-        with k.else_():
-            k.store(self.newest, key, new)
+        self._link(key, newer, new)
+        self._link(key, new, older)
         self.clear(self.states, new)
         k.store(self.deadline, new, self._end(new))
         self._push(new)
         return new
+
+    def _link(self, key: Value, newer: Value, older: Value) -> None:
+        """Make two sessions of a key neighbours; NONE is the end of its list."""
+        k = self.k
+        with k.if_(newer >= 0):
+            k.store(self.older, newer, older)
+        with k.else_():
+            k.store(self.newest, key, older)
+        with k.if_(older >= 0):
+            k.store(self.newer, older, newer)
+        with k.else_():
+            k.store(self.oldest, key, newer)
 
     # -- lateness ------------------------------------------------------------------------------------
 
@@ -165,11 +179,7 @@ class _Sessions(KeyedStates):
         limit = k.var("limit", self._sum(maximum(end, const(0, I64)), twice))
         k.set(limit, select(end < 0, end + twice, limit))
         with k.if_((end > START_OF_TIME) & (limit < mark) & (limit < END_OF_TIME)):
-            oldest = k.var("oldest", self.newest[key])
-            following = k.var("following", oldest)
-            with k.while_(following >= 0):
-                k.set(oldest, following)
-                k.set(following, self.older[oldest])
+            oldest = k.var("oldest_of", self.oldest[key])
             begins = k.var("begins", self.start[maximum(oldest, const(0, I64))])
             with k.if_((oldest < 0) | (begins > limit)):
                 k.store(self.ended, key, START_OF_TIME)
@@ -209,18 +219,12 @@ class _Sessions(KeyedStates):
         return (self.marks[HEAP] > 0) & ((self.deadline[top] < watermark) | final)
 
     def _close(self, slot: Value, end: Value) -> None:
-        """Emit a session, which is the oldest of its key, and take it out of the key's list."""
+        """Emit a session, and take it out of its key's list."""
         k = self.k
         key = k.var("owned", self.owner[slot])
         self.emit(key, self.start[slot], self.last[slot], self.load(self.states, slot))
         k.store(self.ended, key, maximum(self.ended[key], end))
-        before = k.var("before_it", self.newest[key])
-        with k.if_(before.eq(slot)):
-            k.store(self.newest, key, self.older[slot])
-        with k.else_():
-            with k.while_(self.older[before].ne(slot)):
-                k.set(before, self.older[before])
-            k.store(self.older, before, self.older[slot])
+        self._link(key, self.newer[slot], self.older[slot])
 
     # -- the heap of deadlines -----------------------------------------------------------------------
 
@@ -268,5 +272,3 @@ class _Sessions(KeyedStates):
                 k.set(child, place * 2 + 1)
                 k.set(going, child < size)
         k.store(self.heap, place, slot)
-
-
