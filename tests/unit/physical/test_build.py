@@ -13,11 +13,11 @@ from penstock.operators.distinct.stage import DistinctStage
 from penstock.operators.joins.eager import EagerJoinStage
 from penstock.operators.joins.lookup import LookupStage, TableStage
 from penstock.operators.joins.stage import JoinStage
+from penstock.operators.look_back.incremental import IncrementalLookBack
 from penstock.operators.pane_aggregate.stage import WindowStage
 from penstock.operators.rows.stage import RowsStage
 from penstock.operators.signals.positional.stage import DenseStage
 from penstock.operators.signals.stage import SignalStage
-from penstock.operators.look_back.incremental import IncrementalLookBack
 from penstock.operators.sorted_windows.incremental_counts import IncrementalCounts
 from penstock.operators.sorted_windows.incremental_sessions import IncrementalSessions
 from penstock.operators.sorted_windows.session_stage import SessionStage

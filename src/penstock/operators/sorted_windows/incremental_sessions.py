@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from penstock.algorithms.keyed_states.results import KeyedResults
 from penstock.algorithms.keyed_states.table import KeyedProgram, KeyedTable
-from penstock.operators.sorted_windows.session_stage import arrival_marks, arrival_order, count_late
 from penstock.algorithms.sorted_partitions.rows import joined, taken
+from penstock.operators.sorted_windows.session_stage import arrival_marks, arrival_order, count_late
 from penstock.runtime.buffers import indices
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch
