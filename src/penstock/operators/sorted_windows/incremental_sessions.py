@@ -28,7 +28,7 @@ JUDGING, TRUSTING = "judging", "trusting"  # kernels: with rows behind their arr
 
 STATE = "state"
 OF_KEYS = {"newest": NONE, "oldest": NONE, "ended": START_OF_TIME}
-OF_SLOTS = {"owner": NONE, "older": NONE, "newer": NONE, "start": 0, "last": 0, "deadline": 0, "heap": 0}
+OF_SLOTS = {"owner": NONE, "older": NONE, "newer": NONE, "start": 0, "last": 0,  "heap": 0, "due": 0}
 
 
 @dataclass
@@ -169,7 +169,7 @@ class IncrementalSessions:
             "owner": owner,
             "start": start,
             "last": last,
-            "deadline": moved(last, self.gap),
+            "due": moved(last, self.gap),
             "heap": slots,
         }
         for name, each in values.items():

@@ -51,7 +51,7 @@ class _Sessions(KeyedStates):
         self.owner = k.buffer("owner", I64)
         self.older, self.newer = k.buffer("older", I64), k.buffer("newer", I64)
         self.start, self.last = k.buffer("start", I64), k.buffer("last", I64)
-        self.deadline, self.heap = k.buffer("deadline", I64), k.buffer("heap", I64)
+        self.heap, self.due = k.buffer("heap", I64), k.buffer("due", I64)
         self.states = self.memory("state")
         self.arrival = k.buffer("arrival", I64) if self.judges else None
         self.late = k.buffer("late", U8) if self.judges else None
@@ -137,8 +137,7 @@ class _Sessions(KeyedStates):
         self._link(key, newer, new)
         self._link(key, new, older)
         self.clear(self.states, new)
-        k.store(self.deadline, new, self._end(new))
-        self._push(new)
+        self._push(new, k.var("deadline", self._end(new)))
         return new
 
     def _link(self, key: Value, newer: Value, older: Value) -> None:
@@ -199,24 +198,23 @@ class _Sessions(KeyedStates):
         """Emit the sessions that end before a watermark, in the order of their ends."""
         k = self.k
         top = k.var("top", self.heap[0])
-        going = k.var("going", self._due(top, watermark, final), BOOL)
+        going = k.var("going", self._is_due(watermark, final), BOOL)
         with k.while_(going):
             with k.if_(self.owner[top] < 0):
                 self._pop(top)
             with k.else_():
                 end = k.var("end", self._end(top))
-                with k.if_(end > self.deadline[top]):
-                    k.store(self.deadline, top, end)
-                    self._sink(top)
+                with k.if_(end > self.due[0]):
+                    self._sink(top, end)
                 with k.else_():
                     self.reserve_output(row)
                     self._close(top, end)
                     self._pop(top)
             k.set(top, self.heap[0])
-            k.set(going, self._due(top, watermark, final))
+            k.set(going, self._is_due(watermark, final))
 
-    def _due(self, top: Value, watermark: Value, final: Value) -> Value:
-        return (self.marks[HEAP] > 0) & ((self.deadline[top] < watermark) | final)
+    def _is_due(self, watermark: Value, final: Value) -> Value:
+        return (self.marks[HEAP] > 0) & ((self.due[0] < watermark) | final)
 
     def _close(self, slot: Value, end: Value) -> None:
         """Emit a session, and take it out of its key's list."""
@@ -228,17 +226,20 @@ class _Sessions(KeyedStates):
 
     # -- the heap of deadlines -----------------------------------------------------------------------
 
-    def _push(self, slot: Value) -> None:
+    def _push(self, slot: Value, deadline: Value) -> None:
         k = self.k
         place = k.var("leaf", self.marks[HEAP])
         k.store(self.marks, HEAP, place + 1)
-        mine = k.var("mine", self.deadline[slot])
         parent = k.var("parent", self._parent(place))
-        with k.while_((place > 0) & (self.deadline[self.heap[parent]] > mine)):
-            k.store(self.heap, place, self.heap[parent])
+        with k.while_((place > 0) & (self.due[parent] > deadline)):
+            self._place(place, self.heap[parent], self.due[parent])
             k.set(place, parent)
             k.set(parent, self._parent(place))
-        k.store(self.heap, place, slot)
+        self._place(place, slot, deadline)
+
+    def _place(self, place: Value, slot: Value, deadline: Value) -> None:
+        self.k.store(self.heap, place, slot)
+        self.k.store(self.due, place, deadline)
 
     @staticmethod
     def _parent(place: Value) -> Value:
@@ -252,23 +253,20 @@ class _Sessions(KeyedStates):
         left = k.var("left", marks[HEAP] - 1)
         k.store(marks, HEAP, left)
         with k.if_(left > 0):
-            self._sink(k.var("moved", self.heap[left]))
+            self._sink(k.var("moved", self.heap[left]), k.var("deadline", self.due[left]))
 
-    def _sink(self, slot: Value) -> None:
+    def _sink(self, slot: Value, deadline: Value) -> None:
         """Put a slot at the root of the heap, and move it down to its place."""
         k = self.k
-        size, mine = k.var("size", self.marks[HEAP]), k.var("mine", self.deadline[slot])
-        place, child = k.var("place", 0), k.var("child", 1)
+        size, place, child = k.var("size", self.marks[HEAP]), k.var("place", 0), k.var("child", 1)
         going = k.var("sinking", size > 1, BOOL)
         with k.while_(going):
             right = k.var("right", minimum(child + 1, size - 1))
-            nearer = self.deadline[self.heap[right]] < self.deadline[self.heap[child]]
-            k.set(child, select(nearer, right, child))
-            below = k.var("below", self.heap[child])
-            k.set(going, self.deadline[below] < mine)
+            k.set(child, select(self.due[right] < self.due[child], right, child))
+            k.set(going, self.due[child] < deadline)
             with k.if_(going):
-                k.store(self.heap, place, below)
+                self._place(place, self.heap[child], self.due[child])
                 k.set(place, child)
                 k.set(child, place * 2 + 1)
                 k.set(going, child < size)
-        k.store(self.heap, place, slot)
+        self._place(place, slot, deadline)
