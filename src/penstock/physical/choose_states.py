@@ -6,6 +6,7 @@ from penstock.analysis.panes import ReductionFacts
 from penstock.analysis.states_per_key import state_obstacle
 from penstock.ir import nodes as ir
 from penstock.physical.nodes import Assumption, Choice, Mode, Rejected
+from penstock.types.windows import Count, Session
 
 STATES, ROWS = "states per key", "rows"
 # Threads share sorted partitions, but not the states of a key: from three on, sorting is faster (measured with two).
@@ -38,6 +39,15 @@ def keyed_states(
         )
     reason = "states of a fixed size per key: a push costs its rows and what they complete"
     return Choice("held", STATES, reason, (Rejected(ROWS, "each push would read every row held"),))
+
+
+def may_hold_states(body: ir.Body) -> bool:
+    """Return whether the choice is open for a type of window, so that its plan tells what was chosen, and why."""
+    match body:
+        case ir.Lookback() | ir.Reduce(domain=Session() | Count()):
+            return True
+        case _:
+            return False
 
 
 def _slower_at_rest(body: ir.Body, program: ir.Program) -> str | None:

@@ -28,7 +28,7 @@ JUDGING, TRUSTING = "judging", "trusting"  # kernels: with rows behind their arr
 
 STATE = "state"
 OF_KEYS = {"newest": NONE, "oldest": NONE, "ended": START_OF_TIME}
-OF_SLOTS = {"owner": NONE, "older": NONE, "newer": NONE, "start": 0, "last": 0,  "heap": 0, "due": 0}
+OF_SLOTS = {"owner": NONE, "older": NONE, "newer": NONE, "start": 0, "last": 0, "heap": 0, "due": 0}
 
 
 @dataclass
