@@ -197,7 +197,8 @@ class _Builder:
             held.taken,  # type: ignore[arg-type]
         )
         kept = _kept(held, chosen) if may_hold_states(body) else choose_window.algorithms(chosen)
-        choices = (choose_window.grouping(self._obstacle(body)), *kept)
+        grouping = () if held.taken == STATES else (choose_window.grouping(self._obstacle(body)),)
+        choices = (*grouping, *kept)
         return _node(result, (made.ready.name,), op, watermark_rules.of_windows(body), choices)
 
     def _held(self, body: ir.Body) -> ph.Choice:

@@ -15,7 +15,7 @@ from penstock.runtime.buffers import ticks_of
 from penstock.runtime.lateness import on_time
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import START_OF_TIME, TimedBatch
-from penstock.state.state_table import StateTable, read_scalars, scalars
+from penstock.state.state_table import StateTable, read_scalars, require_form, scalars
 from penstock.types.time import Time
 
 
@@ -61,4 +61,6 @@ class OrderedArrivals:
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         self.watermark = read_scalars(tables["marks"])["watermark"]
         if "rows" in tables:
-            self.rows.add(rows_back(tables["rows"], self.schema, self.time))
+            rows = rows_back(tables["rows"], self.schema, self.time)
+            require_form((rows.times >= self.watermark).all())
+            self.rows.add(rows)

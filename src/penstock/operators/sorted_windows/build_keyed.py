@@ -11,7 +11,7 @@ from penstock.algorithms.keyed_states.kernel import KeyedKernel, KeyedSpec
 from penstock.algorithms.keyed_states.results import KeyedResults
 from penstock.algorithms.sorted_partitions.build import sorter
 from penstock.operators.sorted_windows.incremental_counts import IncrementalCounts
-from penstock.operators.sorted_windows.incremental_sessions import JUDGING, IncrementalSessions
+from penstock.operators.sorted_windows.incremental_sessions import JUDGING, TRUSTING, IncrementalSessions
 from penstock.operators.sorted_windows.kernels.counts import counts
 from penstock.operators.sorted_windows.kernels.sessions import sessions
 from penstock.physical import nodes as ph
@@ -25,20 +25,30 @@ def keyed_windows(
     op: ph.SortedWindows, node: ph.Node, given: ph.Node, kernel_factory: KernelFactory
 ) -> Callable[[Context], Stage]:
     """Return the constructor of the stage of sessions or windows of rows."""
-    spec = keyed_spec(given.schema, given.clock, op.keys, frame_reductions(op.reductions))
-    sort = sorter(kernel_factory)
+    states, sort = _states(op, node, given, kernel_factory), sorter(kernel_factory)
     match op.window:
         case Session(gap=gap):
-            states = CompiledStates(node.id, spec, _sessions, kernel_factory)
             results = KeyedResults(node.schema, gap, sort, op.by_key)
             return lambda context: IncrementalSessions(states, results, gap, given.schema, context.metrics)
         case Count() as window:
-            states = CompiledStates(node.id, spec, partial(_counts, window), kernel_factory)
             results = KeyedResults(node.schema, 1, sort, op.by_key)
             return lambda context: IncrementalCounts(
                 states, results, window, given.schema, given.clock, context.metrics
             )
     raise AssertionError(f"{op.window} windows have no state per key")
+
+
+def start_kernel(op: ph.SortedWindows, node: ph.Node, given: ph.Node, kernel_factory: KernelFactory) -> None:
+    """Build the kernel a run starts with."""
+    _states(op, node, given, kernel_factory).kernel(frozenset(), TRUSTING)
+
+
+def _states(
+    op: ph.SortedWindows, node: ph.Node, given: ph.Node, kernel_factory: KernelFactory
+) -> CompiledStates:
+    spec = keyed_spec(given.schema, given.clock, op.keys, frame_reductions(op.reductions))
+    build = partial(_counts, op.window) if isinstance(op.window, Count) else _sessions
+    return CompiledStates(node.id, spec, build, kernel_factory)
 
 
 @lru_cache(maxsize=64)  # a second run of a query finds its kernels

@@ -19,7 +19,7 @@ from penstock.runtime.buffers import indices
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch
 from penstock.runtime.time_limits import moved
-from penstock.state.state_table import StateTable, integers, read_scalars, require, scalars
+from penstock.state.state_table import StateTable, integers, read_scalars, require, require_form, scalars
 
 FREE, USED, HEAP = range(3)  # words of `marks`, see kernels/sessions.py
 NONE = -1
@@ -149,6 +149,7 @@ class IncrementalSessions:
         return kept
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
+        require_form("rows" not in tables)
         self.watermark = read_scalars(tables["marks"])["watermark"]
         if "ended" in tables:
             numbers = self.table.numbers(tables["ended"])
