@@ -267,7 +267,7 @@ class WindowStage:
         first = self.workers[0]
         if first.table is not None or self.program.interned:
             return first.table.keys.columns if first.table is not None else 0
-        keys = first.first_keys(given)
+        keys = first.likely_keys or first.first_keys(given)
         if not isinstance(keys, DenseKeys):
             return 0
         for worker in self.workers:

@@ -50,6 +50,11 @@ class PaneTable:
     def nbytes(self) -> int:
         return sum([state.nbytes for state in self.states])
 
+    @property
+    def keys_held(self) -> int:
+        """The number of keys of a hash table, or of columns of a dense one."""
+        return self.keys.count if isinstance(self.keys, HashKeys) else self.keys.columns
+
     def occupancy(self) -> float:
         """The fraction of the cells of used slots that are not empty."""
         return float(np.count_nonzero(self.present())) / max(self.slots * self.keys.columns, 1)
