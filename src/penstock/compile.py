@@ -25,6 +25,7 @@ from penstock.physical.settings import Settings
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.plan.verify import verify as verify_plan
+from penstock.runtime.column_addresses import Reader
 from penstock.runtime.engine import Engine
 from penstock.runtime.join_metrics import JoinReport
 from penstock.runtime.metrics import Metrics
@@ -133,7 +134,7 @@ class Compiled:
         return self._wired[key]
 
     def _wire(self, backend: str, aggregator: str | None) -> Pipeline:
-        program, kernel_factory = self.program, KernelFactory(backend_named(backend))
+        program, kernel_factory = self.program, KernelFactory(backend_named(backend), reader_of(backend))
         wiring = Wiring(program, sources_of(self.plan), kernel_factory, aggregator, self.off, self.reports)
         return Pipeline(wiring.stages(), program.output, self.schema)
 
@@ -155,6 +156,15 @@ def backend_named(name: str) -> Backend:
 
     kernels = kernel_cache()
     return lambda kernel: TieredKernel(kernel, kernels)
+
+
+def reader_of(backend: str) -> Reader | None:
+    """Return the native reader of batches, unless kernels are interpreted."""
+    if backend == "interpret":
+        return None
+    from penstock.codegen.batch_reader import BATCH_READER  # noqa: PLC0415 - loads LLVM
+
+    return BATCH_READER
 
 
 @cache

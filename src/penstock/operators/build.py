@@ -145,6 +145,7 @@ class Wiring:
             context.metrics,
             sequence,
             numbered,
+            self.kernel_factory.reader,
         )
 
     def _rows(self, rows: CompiledRows, this: ir.Object, computes_time: bool) -> Callable[[Context], Stage]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.errors import OverflowError
 from penstock.runtime.buffers import indices
+from penstock.runtime.column_addresses import ColumnAddresses
 from penstock.state.state_table import StateTable
 
 START_OF_TIME = -(1 << 63)
@@ -48,7 +49,8 @@ class TimedBatch:
     into batches, the same rows are late. `first_row` is the number of the first row in its stream. Rows of equal time
     are ordered by `sequence`, if the source has one, then by the `branch` of the union they passed through. `trace` is
     set if rows may be late and their numbers are needed; `tally` counts the late rows. Each row is `counted` once in
-    the metrics: by the first stage that stores it, whose results are then counted already, or as output.
+    the metrics: by the first stage that stores it, whose results are then counted already, or as output. `columns` are
+    the addresses of the columns as the source read them.
     """
 
     batch: pa.RecordBatch
@@ -59,6 +61,12 @@ class TimedBatch:
     trace: Trace | None = None
     counted: bool = False
     tally: Tally | None = None
+    columns: ColumnAddresses | None = None
+
+    @property
+    def addresses(self) -> ColumnAddresses | None:
+        """The addresses of the columns; None if they are not known, or the batch is another than was read."""
+        return self.columns if self.columns is not None and self.columns.batch is self.batch else None
 
     def filtered(self, batch: pa.RecordBatch, chosen: np.ndarray | None) -> TimedBatch:
         """Keep the chosen rows, given as `batch`; None keeps all."""

@@ -13,8 +13,9 @@ from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.hash_table.keys import DenseKeys
 from penstock.algorithms.window_grid import windows_on
 from penstock.errors import OverflowError
-from penstock.loop.abi import ACCEPTED, FILTERED
-from penstock.loop.morsels import Morsels
+from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED
+from penstock.loop.morsels import Morsels, Progress
+from penstock.operators.pane_aggregate.bound_fold import BoundFold
 from penstock.operators.pane_aggregate.emission import emit
 from penstock.operators.pane_aggregate.pane_ownership import (
     CELLS_WORTH_THREADS,
@@ -68,11 +69,22 @@ class WindowStage:
         nullable = frozenset() if engine.adaptive else frozenset(program.columns)
         self.workers = [Worker(program, nullable, engine.adaptive)]
         self.emitted = START_OF_TIME
+        # The last emitted window, the end of the next one, and the earliest time of its results.
+        self._waits = START_OF_TIME, START_OF_TIME, START_OF_TIME
+        self._bound: BoundFold | None = None
         self.seen_null: frozenset[str] = frozenset()
         self.carried = program.carried
 
     def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
         """Fold rows in. Before a partly late row is added, emit the windows that were complete at its arrival."""
+        done = 0
+        for flow in flows:
+            if not self._folds_directly(flow):
+                return self._push_slowly(flows[done:] if done else flows)
+            done += 1
+        return []
+
+    def _push_slowly(self, flows: list[TimedBatch]) -> list[TimedBatch]:
         results: list[TimedBatch] = []
         waiting: list[TimedBatch] = []
         for flow in flows:
@@ -87,9 +99,17 @@ class WindowStage:
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         """Emit every window that ends at or before the watermark."""
+        emitted, next_end, next_result = self._waits
+        if watermark < next_end and emitted == self.emitted:
+            return [], next_result
         upto = self.windows.last_complete(watermark)
         flows = self._emit(upto) if upto > self.emitted else []
-        return flows, self.windows.next_result(self.emitted)
+        self._waits = (
+            self.emitted,
+            self.windows.end_after(self.emitted),
+            self.windows.next_result(self.emitted),
+        )
+        return flows, self._waits[2]
 
     def save(self) -> Mapping[str, StateTable]:
         """Save the cells of open panes, the last emitted window, and which columns have held nulls."""
@@ -216,6 +236,45 @@ class WindowStage:
                 for worker in self.workers:
                     worker.assume_nulls(worker.nullable | seen)
 
+    def _folds_directly(self, flow: TimedBatch) -> bool:
+        """Fold a batch whose columns the source has read, of which no row is late, into the first worker's table.
+
+        Return whether it did. It does nothing for the first batch, for columns that are not numbers or hold nulls, and
+        where several threads are worthwhile.
+        """
+        columns, worker = flow.addresses, self.workers[0]
+        table = worker.table
+        if columns is None or table is None or flow.arrival_watermarks is not None:
+            return False
+        rows = flow.batch.num_rows
+        if rows > self._most_directly:
+            return False
+        bound = self._bound
+        if bound is None or not bound.fits(worker, table, columns.layout):
+            bound = self._bound = BoundFold(worker, table, columns.layout)
+        reached = bound.fold(columns, rows, flow.first_row)
+        if reached < 0:
+            return False
+        if reached < rows or table.head[ERRORS]:
+            self._go_on(flow, worker, reached)
+            table = worker.table or table
+        else:
+            worker.rows += rows
+        self._count_of(table.head, flow.counted)
+        return True
+
+    def _go_on(self, flow: TimedBatch, worker: Worker, reached: int) -> None:
+        """Finish a batch whose kernel stopped."""
+        rows = flow.batch.num_rows
+        worker.expected = rows
+        given = BatchArguments(flow.batch, {})
+        task = Task(flow, Morsels(0, rows, rows), given)
+        try:
+            worker.went(given, task, Progress(rows, (reached, rows)))
+        except OverflowError:
+            self._check_reach([flow])
+            raise
+
     def _fold(self, flows: list[TimedBatch]) -> None:
         try:
             self._fold_all(flows)
@@ -289,6 +348,13 @@ class WindowStage:
         """The number of threads the rows can keep busy."""
         return rows if self._small_tasks else rows // ROWS_PER_THREAD
 
+    @cached_property
+    def _most_directly(self) -> int:
+        """The most rows of a batch that one thread folds without further thought."""
+        if self._small_tasks:
+            return 0
+        return MOST_ROWS if self.engine.workers == 1 else 2 * ROWS_PER_THREAD - 1
+
     @property
     def _small_tasks(self) -> bool:
         """Whether tasks are smaller than is efficient; tests set this to run threads on little data."""
@@ -309,13 +375,14 @@ class WindowStage:
     def _count(self, counted: bool) -> None:
         """Add the kernels' counts to the metrics, unless the rows were counted before."""
         for worker in self.workers:
-            if worker.table is None:
-                continue
-            head = worker.table.head
-            if not counted:
-                self.metrics.accepted += int(head[ACCEPTED])
-                self.metrics.filtered += int(head[FILTERED])
-            head[ACCEPTED] = head[FILTERED] = 0
+            if worker.table is not None:
+                self._count_of(worker.table.head, counted)
+
+    def _count_of(self, head: np.ndarray, counted: bool) -> None:
+        if not counted:
+            self.metrics.accepted += int(head[ACCEPTED])
+            self.metrics.filtered += int(head[FILTERED])
+        head[ACCEPTED] = head[FILTERED] = 0
 
     # -- windows -------------------------------------------------------------------------------------
 

@@ -24,7 +24,10 @@ LARGE_GRID = 1 << 26  # bytes
 
 
 class PaneTable:
-    """The state of one worker. `specs[0]` is the presence of a row: a count or a flag, 0 if there is none."""
+    """The state of one worker. `specs[0]` is the presence of a row: a count or a flag, 0 if there is none.
+
+    A change of an array replaces it, and `states` with it, so that who holds its address can tell (`bound_fold.py`).
+    """
 
     def __init__(self, specs: Sequence[StateSpec], keys: Keys, slots: int = 2) -> None:
         self.head = keys.head if isinstance(keys, HashKeys) else np.zeros(WORDS, np.int64)
@@ -103,10 +106,10 @@ class PaneTable:
 
     def widen(self) -> None:
         """Turn 64-bit sums into 128-bit ones: the sign fills the upper word."""
-        for place, spec in enumerate(self.specs):
-            if spec.guarded:
-                low = self.states[place]
-                self.states[place] = np.stack([low, low >> 63], axis=1).ravel()
+        self.states = [
+            np.stack([state, state >> 63], axis=1).ravel() if spec.guarded else state
+            for state, spec in zip(self.states, self.specs, strict=True)
+        ]
         self._hold([StateSpec(I128, 0) if each.guarded else each for each in self.specs])
 
     def relayout(self, specs: Sequence[StateSpec], sources: Sequence[int]) -> None:
