@@ -173,6 +173,7 @@ class WindowStage:
         owners = list({id(worker): worker for worker, _ in runs}.values())
         large = sum(worker.cells for worker in owners) >= CELLS_WORTH_THREADS
         run_on_threads([partial(emit_runs_of, worker) for worker in owners], None if large else 1)
+        self._forget_cursors()  # copies of panes are dropped, and others are in other tables
         return [batch for batches in found for batch in batches]
 
     # -- rows ----------------------------------------------------------------------------------------
@@ -213,6 +214,8 @@ class WindowStage:
         complete = self.windows.complete_at(flow.arrival_watermarks)
         missed = self.windows.first_holding(self.times(flow.batch)) <= complete
         partly = np.flatnonzero(missed)
+        if len(partly):
+            self._forget_cursors()
         if len(partly) and not flow.counted:
             passed = missed if self._filter is None else _passed(flow, missed, self._filter)
             self.metrics.partly_late += int(np.count_nonzero(passed))
@@ -384,6 +387,10 @@ class WindowStage:
             self.metrics.filtered += int(head[FILTERED])
         head[ACCEPTED] = head[FILTERED] = 0
 
+    def _forget_cursors(self) -> None:
+        for worker in self.workers:
+            worker.sliding = None
+
     # -- windows -------------------------------------------------------------------------------------
 
     def _owners(self, upto: int) -> tuple[list[tuple[Worker, int]], dict[int, int]]:
@@ -394,6 +401,8 @@ class WindowStage:
         copies. Where that needs too much copying, all panes are merged into the first worker's table.
         """
         busy = [worker for worker in self.workers if worker.slots]
+        if len(busy) > 1:
+            self._forget_cursors()
         if len(busy) > 1 and not is_cheap_to_merge(busy) and not any(worker.sparse for worker in busy):
             runs = runs_of(disjoint(busy))
             held = copy_overlap(runs, self.windows.span - 1) if len(runs) <= MOST_RUNS else None

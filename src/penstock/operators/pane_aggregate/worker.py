@@ -31,6 +31,7 @@ from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, w
 from penstock.operators.pane_aggregate.key_ranges import SAMPLE, key_ranges
 from penstock.operators.pane_aggregate.merge_tables import blend
 from penstock.operators.pane_aggregate.program import StateSpec, Variant, WindowProgram
+from penstock.operators.pane_aggregate.sliding_cursor import SlidingCursor
 from penstock.operators.pane_aggregate.table import PaneTable
 from penstock.operators.pane_aggregate.tasks import Task
 from penstock.runtime.kernels import BoundKernel
@@ -56,6 +57,7 @@ class Worker:
         self.expected_panes = 2
         self.interners: dict[str, Interner] = {}
         self.table: PaneTable | None = None
+        self.sliding: SlidingCursor | None = None
         self.reset()
 
     # -- folding -------------------------------------------------------------------------------------
@@ -123,6 +125,7 @@ class Worker:
 
     def assume_nulls(self, nullable: frozenset[str]) -> None:
         """Continue with another set of columns that may hold nulls."""
+        self.sliding = None
         if self.table is not None:
             sources = self.program.sources(self.nullable, nullable)
             self.table.relayout(self.program.layout(nullable, self.table.wide), sources)
@@ -215,6 +218,7 @@ class Worker:
 
     def absorb(self, other: Worker, last: bool = False) -> None:
         """Merge another worker's table into this one and reset the other; with `last`, no row is added here afterwards."""
+        self.sliding = None
         many = other.slots
         if many == 0:
             return
@@ -228,6 +232,7 @@ class Worker:
 
     def absorb_slots(self, other: Worker, slots: Sequence[int], last: bool = False) -> None:
         """Merge the given slots of another worker's table into this table."""
+        self.sliding = None
         assert self.table is not None and other.table is not None
         if self.same_columns(other):
             blend(self.program, self.nullable, self.table, other.table, slots, last)
@@ -238,6 +243,7 @@ class Worker:
 
     def copy_panes(self, other: Worker, slots: Sequence[int]) -> None:
         """Copy another worker's panes that are absent here, for emission: they are dropped before the next row is folded."""
+        self.sliding = None
         assert self.table is not None and other.table is not None
         if self.same_columns(other):
             self.table.put_behind(other.table, slots)
@@ -246,6 +252,7 @@ class Worker:
 
     def reset(self) -> None:
         """Drop the table and the interned texts."""
+        self.sliding = None
         self.table, self.rows = None, 0
         self.likely_keys: DenseKeys | None = None
         self.dropped = 0  # panes, since the key table was last examined
@@ -340,6 +347,7 @@ class Worker:
 
     def add_fragments(self, fragments: Fragments) -> None:
         """Merge fragments whose words use this worker's codes into the table."""
+        self.sliding = None
         table = self.table
         assert table is not None
         if fragments.wide and not table.wide:
