@@ -93,6 +93,8 @@ class WindowStage:
                     self._fold(waiting)
                     waiting = []
                     results += self._emit(complete)
+                if flow.arrival_watermarks is not None:  # partly late rows change panes that are merged
+                    self._forget_cursors()
                 waiting.append(part)
         self._fold(waiting)
         return results
@@ -214,8 +216,6 @@ class WindowStage:
         complete = self.windows.complete_at(flow.arrival_watermarks)
         missed = self.windows.first_holding(self.times(flow.batch)) <= complete
         partly = np.flatnonzero(missed)
-        if len(partly):
-            self._forget_cursors()
         if len(partly) and not flow.counted:
             passed = missed if self._filter is None else _passed(flow, missed, self._filter)
             self.metrics.partly_late += int(np.count_nonzero(passed))
@@ -255,6 +255,7 @@ class WindowStage:
         bound = self._bound
         if bound is None or not bound.fits(worker, table, columns.layout):
             bound = self._bound = BoundFold(worker, table, columns.layout)
+        worker.expected = rows
         reached = bound.fold(columns, rows, flow.first_row)
         if reached < 0:
             return False
@@ -269,7 +270,6 @@ class WindowStage:
     def _go_on(self, flow: TimedBatch, worker: Worker, reached: int) -> None:
         """Finish a batch whose kernel stopped."""
         rows = flow.batch.num_rows
-        worker.expected = rows
         given = BatchArguments(flow.batch, {})
         task = Task(flow, Morsels(0, rows, rows), given)
         try:
