@@ -109,7 +109,7 @@ class Wiring:
         rows = CompiledRows(after, plain, this, self.kernel_factory)
         return [
             StageSpec(plain.name, (source.name,), _window_stage(window, alone)),
-            StageSpec(this.name, (plain.name,), lambda context: RowsStage(rows, context.metrics, 0)),
+            StageSpec(this.name, (plain.name,), lambda context: RowsStage(rows, context.metrics, 0, threads=context.engine.workers)),
         ]
 
     def _filter(self, where: Expr | None, source: ir.Object) -> Callable[[], Stage] | None:
@@ -150,7 +150,9 @@ class Wiring:
 
     def _rows(self, rows: CompiledRows, this: ir.Object, computes_time: bool) -> Callable[[Context], Stage]:
         open_paths = paths(this.name, self.program)
-        return lambda context: RowsStage(rows, context.metrics, open_paths, computes_time)
+        return lambda context: RowsStage(
+            rows, context.metrics, open_paths, computes_time, context.engine.workers
+        )
 
     def _held(self, this: ir.Object, source: str) -> Callable[[Context], Held]:
         program = self.program

@@ -83,7 +83,7 @@ class RowsCall:
 class OutputCall:
     """A kernel that writes columns, and the bindings of its parameters."""
 
-    call: Call
+    call: KernelCall
     outputs: tuple[Output, ...]
     bindings: tuple[Binding, ...] = ()
     scratch: tuple[PaneScratch, ...] = ()
