@@ -28,7 +28,8 @@ class BoundRows:
         if program.filters:
             written["out_row"] = np.dtype(np.int64)
         names = tuple(binding.column for binding in kernel.bindings)
-        plain = all(binding.role == "values" for binding in kernel.bindings)
+        passed = {column.source for column in program.result if column.origin == "row"}
+        plain = passed <= set(layout.schema.names) and all(each.role == "values" for each in kernel.bindings)
         places = layout.places(names) if plain else None
         unset = dict.fromkeys([*written, *(binding.parameter for binding in kernel.bindings)], 0)
         limits = {"lo": 0, "hi": 0, "first_row": 0, "head": self._head, "positions": positions_table()}
