@@ -76,7 +76,11 @@ KEYS = st.sampled_from(
 def programs(draw: st.DrawFn) -> list[Push | Advance | Restart]:
     """Times go on by and by; some rows lag behind, a little or far."""
     keys, steps = draw(KEYS), draw(st.sampled_from([1, 3, 30]))
-    values = draw(st.sampled_from([st.integers(-9, 9), st.integers(-9, 9) | st.none(), st.sampled_from([1 << 62, -1, 7])]))
+    values = draw(
+        st.sampled_from(
+            [st.integers(-9, 9), st.integers(-9, 9) | st.none(), st.sampled_from([1 << 62, -1, 7])]
+        )
+    )
     lags = draw(st.sampled_from([st.just(0), st.integers(0, 8), st.sampled_from([0, 0, 0, 0, 5, 40])]))
     time, program = draw(st.integers(-50, 50)), []
     for _ in range(draw(st.integers(2, 14))):
@@ -116,14 +120,18 @@ def reduced(values: list[int]) -> tuple[Any, ...]:
     return len(values), sum(values), min(values), math.fsum(value / 3 for value in values), values[-1]
 
 
-def run(program: list[Push | Advance | Restart], query: Any, engine: pk.Engine) -> tuple[Results, list[int], pk.Metrics]:
+def run(
+    program: list[Push | Advance | Restart], query: Any, engine: pk.Engine
+) -> tuple[Results, list[int], pk.Metrics]:
     """The results, and the ends of their windows in the order in which they came."""
     live, batches = query.open(engine=engine), []
     for step in program:
         match step:
             case Push(rows=rows):
                 columns = list(zip(*rows, strict=True)) or [(), (), ()]
-                batch = pa.record_batch([pa.array(each, pa.int64()) for each in columns], names=["t", "k", "v"])
+                batch = pa.record_batch(
+                    [pa.array(each, pa.int64()) for each in columns], names=["t", "k", "v"]
+                )
                 batches += live.push(batch)
             case Advance(by=time):
                 batches += live.advance(time)
@@ -184,7 +192,9 @@ def test_pushes_equal_interpreted_kernels(program: list[Push | Advance | Restart
 def test_rows_in_order_give_what_collect_gives(
     program: list[Push | Advance | Restart], window: str, size: int
 ) -> None:
-    rows = sorted((row for step in program if isinstance(step, Push) for row in step.rows), key=lambda row: row[0])
+    rows = sorted(
+        (row for step in program if isinstance(step, Push) for row in step.rows), key=lambda row: row[0]
+    )
     pushes: list[Push | Advance | Restart] = [
         Push(tuple(rows[begin : begin + size])) for begin in range(0, len(rows), size)
     ]
@@ -198,4 +208,6 @@ def test_rows_in_order_give_what_collect_gives(
         for row in whole.to_pylist()
     }
     compare(found, expected)
-    assert {group: each[4] for group, each in found.items()} == {group: each[4] for group, each in expected.items()}
+    assert {group: each[4] for group, each in found.items()} == {
+        group: each[4] for group, each in expected.items()
+    }

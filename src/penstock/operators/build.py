@@ -109,7 +109,11 @@ class Wiring:
         rows = CompiledRows(after, plain, this, self.kernel_factory)
         return [
             StageSpec(plain.name, (source.name,), _window_stage(window, alone)),
-            StageSpec(this.name, (plain.name,), lambda context: RowsStage(rows, context.metrics, 0, threads=context.engine.workers)),
+            StageSpec(
+                this.name,
+                (plain.name,),
+                lambda context: RowsStage(rows, context.metrics, 0, threads=context.engine.workers),
+            ),
         ]
 
     def _filter(self, where: Expr | None, source: ir.Object) -> Callable[[], Stage] | None:

@@ -34,9 +34,7 @@ class ColumnLayout:
         at = schema.get_field_index(time.column)  # -1 if it is missing or there are two
         if at < 0 or not _has_ticks(schema.field(at).type):
             return cls(schema, None)
-        return cls(
-            schema, array("q", [len(schema), at, lateness, *[_width(field.type) for field in schema]])
-        )
+        return cls(schema, array("q", [len(schema), at, lateness, *[_width(field.type) for field in schema]]))
 
     def read(self, batch: pa.RecordBatch, watermark: int, reader: Reader) -> ColumnAddresses | None:
         """Read a batch. None: a row is behind the watermark, or native code cannot tell."""

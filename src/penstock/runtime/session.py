@@ -211,8 +211,9 @@ class Session:
         """Advance a stage, then the stages downstream: results go first, so that they are not late there."""
         try:
             flows, ahead = self._stages[name].advance(port, watermark)
-            for some in [flows] if isinstance(flows, list) else ([flow] for flow in flows):
-                self._spread(name, some)
+            if flows:
+                for some in [flows] if isinstance(flows, list) else ([flow] for flow in flows):
+                    self._spread(name, some)
         except KernelOverflowError:
             raise OverflowError(self._pipeline.overflows[name]()) from None
         for reader, input_port in self._pipeline.readers[name]:
@@ -224,7 +225,9 @@ class Session:
         if name == self._pipeline.output:
             self._leave(flows)
         for reader, port in self._pipeline.readers[name]:
-            self._spread(reader, self._pushed(reader, port, flows))
+            made = self._pushed(reader, port, flows)
+            if made:
+                self._spread(reader, made)
 
     def _pushed(self, name: str, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
         try:

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from penstock.errors import SourceError
 from penstock.runtime.batch_views import column_of
-from penstock.runtime.column_addresses import ColumnAddresses, ColumnLayout, Reader
 from penstock.runtime.buffers import ticks_of
+from penstock.runtime.column_addresses import ColumnAddresses, ColumnLayout, Reader
 from penstock.runtime.implied_times import implied_time, with_implied_time
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import (

@@ -16,7 +16,18 @@ from penstock.runtime.stage import KernelOverflowError, TimedBatch
 class BoundRows:
     """The rows kernel for batches of one layout without nulls. `run` returns what it writes, and how many rows."""
 
-    __slots__ = ("_call", "_columns", "_first_row", "_frame", "_head", "_hi", "_outputs", "kernel", "layout", "nullable")
+    __slots__ = (
+        "_call",
+        "_columns",
+        "_first_row",
+        "_frame",
+        "_head",
+        "_hi",
+        "_outputs",
+        "kernel",
+        "layout",
+        "nullable",
+    )
 
     def __init__(
         self, program: RowsProgram, kernel: OutputCall, layout: ColumnLayout, nullable: frozenset[str]

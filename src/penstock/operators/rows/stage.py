@@ -29,7 +29,6 @@ from penstock.runtime.stage import (
 from penstock.runtime.threads import run_on_threads
 from penstock.state.state_table import StateTable
 
-
 # Fewer rows are computed in less time than it takes to pass them to another thread.
 ROWS_PER_THREAD = 1 << 16
 

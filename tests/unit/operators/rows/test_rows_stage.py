@@ -55,7 +55,13 @@ def pushed(query: Any, batches: list[pa.RecordBatch], engine: pk.Engine) -> pa.T
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 def test_small_pushes_with_and_without_nulls_equal_interpreted_kernels(query: Any) -> None:
     whole = batch(60, nulls=False)
-    batches = [whole.slice(0, 9), whole.slice(9, 1), whole.slice(10, 0), whole.slice(10, 20), batch(8, True, 30)]
+    batches = [
+        whole.slice(0, 9),
+        whole.slice(9, 1),
+        whole.slice(10, 0),
+        whole.slice(10, 20),
+        batch(8, True, 30),
+    ]
     batches += [batch(11, False, 38).slice(3), batch(5, False, 49)]
     found = pushed(query, batches, pk.Engine(threads=1))
     assert found.equals(pushed(query, batches, pk.Engine(threads=1, backend="interpret")))
