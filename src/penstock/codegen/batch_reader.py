@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # The struct of an array by the Arrow C data interface, in words.
 _ARRAY_WORDS = 10
 _LENGTH, _NULLS, _OFFSET, _BUFFERS, _CHILDREN, _RELEASE = 0, 1, 2, 5, 6, 8
+_LANES = 8  # SIMD lanes
 _MOST = (1 << 63) - 2  # no row moves the watermark to the end of time
 
 
@@ -47,6 +48,7 @@ _TEXT = f"""
 declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.ssub.sat.i64(i64, i64)
+declare i64 @llvm.vector.reduce.or.v{_LANES}i64(<{_LANES} x i64>)
 
 define i64 @{ENTRY}(ptr %array, ptr %layout, ptr noalias %words) {{
 enter:
@@ -116,22 +118,48 @@ ends:
   br i1 %begins.behind, label %slow, label %order
 
 order:
-  %single = icmp eq i64 %rows, 1
-  br i1 %single, label %ordered, label %pairs
+  %blocks.end = sub i64 %last, {_LANES}
+  br label %block.next
 
-pairs:
-  %p = phi i64 [ 0, %order ], [ %p.next, %pairs ]
-  %back = phi i1 [ false, %order ], [ %back.next, %pairs ]
-  %p.next = add nuw nsw i64 %p, 1
+block.next:
+  %b = phi i64 [ 0, %order ], [ %b.next, %block ]
+  %falls.before = phi <{_LANES} x i64> [ zeroinitializer, %order ], [ %falls.after, %block ]
+  %another = icmp sle i64 %b, %blocks.end
+  br i1 %another, label %block, label %blocks.done
+
+block:
+  %these.at = getelementptr i64, ptr %times, i64 %b
+  %those.at = getelementptr i64, ptr %these.at, i64 1
+  %these = load <{_LANES} x i64>, ptr %these.at, align 8
+  %those = load <{_LANES} x i64>, ptr %those.at, align 8
+  %fall = icmp slt <{_LANES} x i64> %those, %these
+  %fall.words = sext <{_LANES} x i1> %fall to <{_LANES} x i64>
+  %falls.after = or <{_LANES} x i64> %falls.before, %fall.words
+  %b.next = add i64 %b, {_LANES}
+  br label %block.next
+
+blocks.done:
+  %any = call i64 @llvm.vector.reduce.or.v{_LANES}i64(<{_LANES} x i64> %falls.before)
+  br label %pair.next
+
+pair.next:
+  %p = phi i64 [ %b, %blocks.done ], [ %p.next, %pair ]
+  %back = phi i64 [ %any, %blocks.done ], [ %back.next, %pair ]
+  %neighbours = icmp slt i64 %p, %last
+  br i1 %neighbours, label %pair, label %judge
+
+pair:
+  %p.next = add i64 %p, 1
 {_word("%times", "%p", "this")}
 {_word("%times", "%p.next", "that")}
   %falls = icmp slt i64 %that, %this
-  %back.next = or i1 %back, %falls
-  %all = icmp eq i64 %p.next, %last
-  br i1 %all, label %judge, label %pairs
+  %falls.word = zext i1 %falls to i64
+  %back.next = or i64 %back, %falls.word
+  br label %pair.next
 
 judge:
-  br i1 %back.next, label %slow, label %ordered
+  %in.order = icmp eq i64 %back, 0
+  br i1 %in.order, label %ordered, label %slow
 
 ordered:
   %reached = call i64 @llvm.ssub.sat.i64(i64 %latest, i64 %lateness)
@@ -191,7 +219,7 @@ class BatchReader:
 
         with self._lock:
             if self._call is None:
-                self._loaded = Loaded(to_object(_TEXT, OptimisationLevel.FULL))
+                self._loaded = Loaded(to_object(_TEXT, OptimisationLevel.QUICK))
                 self._call = _SIGNATURE(self._loaded.address)
             return self._call
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.algorithms.hash_table.keys import Keys
 from penstock.algorithms.window_grid import Windows
-from penstock.operators.pane_aggregate.kernels.emit_steps.merging import CUT, ENTERED, LEFT, PUSHED
+from penstock.loop.abi import CUT, ENTERED, LEFT, PUSHED
 from penstock.operators.pane_aggregate.table import PaneTable
 from penstock.runtime.buffers import filled
 from penstock.runtime.kernels import OutputCall

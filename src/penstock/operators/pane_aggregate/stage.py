@@ -77,11 +77,9 @@ class WindowStage:
 
     def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
         """Fold rows in. Before a partly late row is added, emit the windows that were complete at its arrival."""
-        done = 0
-        for flow in flows:
+        for place, flow in enumerate(flows):
             if not self._folds_directly(flow):
-                return self._push_slowly(flows[done:] if done else flows)
-            done += 1
+                return self._push_slowly(flows[place:])
         return []
 
     def _push_slowly(self, flows: list[TimedBatch]) -> list[TimedBatch]:

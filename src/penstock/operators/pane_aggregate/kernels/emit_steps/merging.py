@@ -20,10 +20,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from penstock.algorithms.monoids import Monoid, Values
+from penstock.loop.abi import CUT, ENTERED, LEFT, PUSHED
 from penstock.loop.nodes import I64, Value, Var, minimum
 from penstock.operators.pane_aggregate.kernels.emit_steps.panes import Panes, Row
-
-PUSHED, CUT, ENTERED, LEFT = range(4)
 
 
 class Merging(Protocol):
