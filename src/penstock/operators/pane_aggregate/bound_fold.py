@@ -18,7 +18,7 @@ class BoundFold:
     __slots__ = ("_bound", "_call", "_columns", "_first_row", "_frame", "_hi", "_layout", "_nullable")
 
     def __init__(self, worker: Worker, table: PaneTable, layout: ColumnLayout) -> None:
-        kernel = worker.program.fold(worker.variant)
+        kernel = worker.kernels.fold
         self._call, self._layout, self._nullable = kernel.call, layout, worker.nullable
         self._bound = _bound_to(table)
         names = tuple(binding.column for binding in kernel.bindings)

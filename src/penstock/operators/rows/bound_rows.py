@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
-from penstock.operators.rows.program import RowsProgram
 from penstock.runtime.buffers import numpy_type, room
 from penstock.runtime.column_addresses import ColumnLayout, Words
 from penstock.runtime.kernels import OutputCall
@@ -30,16 +29,21 @@ class BoundRows:
     )
 
     def __init__(
-        self, program: RowsProgram, kernel: OutputCall, layout: ColumnLayout, nullable: frozenset[str]
+        self,
+        kernel: OutputCall,
+        layout: ColumnLayout,
+        nullable: frozenset[str],
+        passed: set[str],
+        filters: bool,
     ) -> None:
+        """`passed` are the columns that the kernel does not copy; if it `filters`, it lists the rows that pass."""
         self.kernel, self.layout, self.nullable, self._call = kernel, layout, nullable, kernel.call
         self._head = np.zeros(WORDS, np.int64)
         written = {each.values: numpy_type(each.type) for each in kernel.outputs}
         written |= {each.valid: np.dtype(np.uint8) for each in kernel.outputs if each.valid is not None}
-        if program.filters:
+        if filters:
             written["out_row"] = np.dtype(np.int64)
         names = tuple(binding.column for binding in kernel.bindings)
-        passed = {column.source for column in program.result if column.origin == "row"}
         plain = passed <= set(layout.schema.names) and all(each.role == "values" for each in kernel.bindings)
         places = layout.places(names) if plain else None
         unset = dict.fromkeys([*written, *(binding.parameter for binding in kernel.bindings)], 0)

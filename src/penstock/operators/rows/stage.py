@@ -1,10 +1,11 @@
-"""Row stages: stream source, filter and projection, union."""
+"""The stage of filters and computed columns, and the compiled form that it is given."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +14,11 @@ from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.hash_table.interner import MOST_TEXT, Interner
 from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
 from penstock.operators.rows.bound_rows import BoundRows
-from penstock.operators.rows.program import RowsProgram
 from penstock.runtime.buffers import indices, numpy_type, room, to_arrow
 from penstock.runtime.column_addresses import ColumnAddresses
 from penstock.runtime.engine import MOST_ROWS
 from penstock.runtime.implied_times import implied_times
-from penstock.runtime.kernels import OutputCall
+from penstock.runtime.kernels import OutputCall, ResultColumn, Texts
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import (
     END_OF_TIME,
@@ -28,6 +28,24 @@ from penstock.runtime.stage import (
 )
 from penstock.runtime.threads import run_on_threads
 from penstock.state.state_table import StateTable
+from penstock.types.time import Time
+
+
+class RowsProgram(Protocol):
+    """A compiled filter and projection."""
+
+    time: Time
+    interned: frozenset[str]
+    texts: Texts
+    schema: pa.Schema
+    result: tuple[ResultColumn, ...]
+    filters: bool
+
+    def prepare(self, batch: pa.RecordBatch, first_row: int, /) -> pa.RecordBatch: ...
+
+    def rows(self, nullable: frozenset[str]) -> OutputCall | None:
+        """The kernel, or None if nothing is computed or filtered."""
+
 
 # Fewer rows are computed in less time than it takes to pass them to another thread.
 ROWS_PER_THREAD = 1 << 16
@@ -54,6 +72,7 @@ class RowsStage:
         self.computes_time = computes_time
         # Interned texts are numbered in the order of rows.
         self._threads = 1 if program.interned else threads
+        self._passed = {column.source for column in program.result if column.origin == "row"}
         self._bound: BoundRows | None = None
         self.nullable: frozenset[str] = frozenset()
         self.interners = {name: Interner(program.texts.intern) for name in program.interned}
@@ -99,7 +118,9 @@ class RowsStage:
             kernel = self.program.rows(self.nullable)
             if kernel is None:
                 return None
-            bound = self._bound = BoundRows(self.program, kernel, columns.layout, self.nullable)
+            bound = self._bound = BoundRows(
+                kernel, columns.layout, self.nullable, self._passed, self.program.filters
+            )
         ran = bound.run(flow, columns.words)
         if ran is None:
             return None
