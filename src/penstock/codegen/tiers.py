@@ -22,6 +22,7 @@ from penstock.codegen.native import Argument, Arguments, Code, compile_kernel, c
 from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.loop.morsels import Morsels, Progress
 from penstock.loop.nodes import Kernel
+from penstock.runtime.kernels import StandingFrame
 
 # Long enough that a query of some ten thousand rows never compiles twice.
 PATIENCE = 0.004
@@ -88,24 +89,23 @@ class TieredKernel:
         self._spend(self._clock() - started)
         return result
 
-    @property
-    def places(self) -> Mapping[str, int]:
-        """The index of each parameter among the words of a frame."""
-        return self._arguments.places
-
-    def rows(self, frame: Frame, lo: int, hi: int) -> int:
-        """Call the kernel for some rows in a frame; return the row at which it stopped."""
-        code = self._known() or self._begin()
-        if self._settled:
-            return code.at(frame, lo, hi)
-        started = self._clock()
-        upto = code.at(frame, lo, hi)
-        self._spend(self._clock() - started)
-        return upto
-
     def frame(self, values: Mapping[str, Argument]) -> Frame:
         """Lay out the arguments of the kernel; the layout is the same at both levels."""
         return self._arguments.frame(values)
+
+    def standing(self, values: Mapping[str, Argument]) -> StandingFrame:
+        """Lay out the arguments of calls of which each overwrites a few."""
+        return self._arguments.standing(values)
+
+    def run(self, start: int) -> int:
+        """Call the kernel with the words at an address."""
+        code = self._known() or self._begin()
+        if self._settled:
+            return code.run(start)
+        started = self._clock()
+        reached = code.run(start)
+        self._spend(self._clock() - started)
+        return reached
 
     def over(self, frame: Frame, shares: Morsels) -> Progress:
         """Process morsels; only `TRIAL` of them until FULL code exists or is being compiled."""

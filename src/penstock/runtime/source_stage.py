@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.errors import SourceError
 from penstock.runtime.buffers import ticks_of
+from penstock.runtime.column_addresses import ColumnAddresses, ColumnLayout, Reader
 from penstock.runtime.implied_times import implied_time, with_implied_time
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import (
@@ -42,15 +43,18 @@ class SourceStage:
         metrics: Metrics,
         sequence: str | None = None,
         numbered: bool = False,
+        reader: Reader | None = None,
     ) -> None:
         """`schema` is the schema readers expect of a batch, with or without the column of an implied time.
 
         `sequence` names the column that orders rows of equal time, if a reader needs that order. If `numbered`, a
-        reader needs the order of arrival.
+        reader needs the order of arrival. `reader` reads columns natively; without one, NumPy follows the watermark.
         """
         self.time, self.lateness, self.on_bad, self.schema = time, lateness, on_bad, schema
         self.sequence, self.numbered = sequence, numbered
         self.readers, self.bounded, self.metrics = readers, bounded, metrics
+        self._reader = reader
+        self._layout: ColumnLayout | None = None
         self.rows = 0
         self.watermark = START_OF_TIME
         self.paced = False
@@ -75,9 +79,13 @@ class SourceStage:
 
     def admit(self, batch: pa.RecordBatch) -> TimedBatch:
         """Count rows, drop those without a time, and move the watermark."""
-        self.metrics.read += batch.num_rows * self.readers
-        first = self.rows
-        self.rows += batch.num_rows
+        rows, first = batch.num_rows, self.rows
+        self.metrics.read += rows * self.readers
+        self.rows += rows
+        if self._reader is not None and not self.bounded and not self.paced and self.time.period is None:
+            columns = self._read(batch, self._reader)
+            if columns is not None:
+                return TimedBatch(batch, None, first, self._order(batch), tally=self.tally, columns=columns)
         if self.time.period is not None:
             self._raise_to(implied_time(self.time, self.rows - 1))
             stored = with_implied_time(batch, self.time, first, self.schema)
@@ -92,6 +100,16 @@ class SourceStage:
         )
         trace = None if arrival_watermarks is None else self._trace(batch, first)
         return TimedBatch(timed, arrival_watermarks, first, order, trace=trace, tally=self.tally)
+
+    def _read(self, batch: pa.RecordBatch, reader: Reader) -> ColumnAddresses | None:
+        """Read the columns natively, and move the watermark over the rows; None leaves both to Python."""
+        layout = self._layout
+        if layout is None or not layout.schema.equals(batch.schema):
+            layout = self._layout = ColumnLayout.of(batch.schema, self.time, self.lateness)
+        columns = layout.read(batch, self.watermark, reader)
+        if columns is not None:
+            self.watermark = columns.watermark
+        return columns
 
     def _trace(self, batch: pa.RecordBatch, first: int) -> Trace | None:
         """Number the rows that have a time."""

@@ -13,8 +13,9 @@ from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.hash_table.keys import DenseKeys
 from penstock.algorithms.window_grid import windows_on
 from penstock.errors import OverflowError
-from penstock.loop.abi import ACCEPTED, FILTERED
-from penstock.loop.morsels import Morsels
+from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED
+from penstock.loop.morsels import Morsels, Progress
+from penstock.operators.pane_aggregate.bound_fold import BoundFold
 from penstock.operators.pane_aggregate.emission import emit
 from penstock.operators.pane_aggregate.pane_ownership import (
     CELLS_WORTH_THREADS,
@@ -26,8 +27,6 @@ from penstock.operators.pane_aggregate.pane_ownership import (
 from penstock.operators.pane_aggregate.parallel_aggregation import fold_in_parallel
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.state import hold_cells, kept_cells, panes_of, rows_in
-from penstock.operators.pane_aggregate.steady import MOST_ROWS as STEADY_ROWS
-from penstock.operators.pane_aggregate.steady import SteadyFold
 from penstock.operators.pane_aggregate.tasks import Task, Tasks
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.runtime.buffers import flags, indices, ticks_of
@@ -70,15 +69,20 @@ class WindowStage:
         nullable = frozenset() if engine.adaptive else frozenset(program.columns)
         self.workers = [Worker(program, nullable, engine.adaptive)]
         self.emitted = START_OF_TIME
+        # The last emitted window, the end of the next one, and the earliest time of its results.
+        self._waits = START_OF_TIME, START_OF_TIME, START_OF_TIME
+        self._bound: BoundFold | None = None
         self.seen_null: frozenset[str] = frozenset()
         self.carried = program.carried
-        self._steady: SteadyFold | None = None
-        self._steadily = False  # the last fold may be bound, if another small one follows
 
     def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
         """Fold rows in. Before a partly late row is added, emit the windows that were complete at its arrival."""
-        if len(flows) == 1 and (self._steadily or self._steady) and self._fold_steadily(flows[0]):
-            return []
+        for place, flow in enumerate(flows):
+            if not self._folds_directly(flow):
+                return self._push_slowly(flows[place:])
+        return []
+
+    def _push_slowly(self, flows: list[TimedBatch]) -> list[TimedBatch]:
         results: list[TimedBatch] = []
         waiting: list[TimedBatch] = []
         for flow in flows:
@@ -87,26 +91,34 @@ class WindowStage:
                     self._fold(waiting)
                     waiting = []
                     results += self._emit(complete)
+                if flow.arrival_watermarks is not None:  # partly late rows change panes that are merged
+                    self._forget_cursors()
                 waiting.append(part)
         self._fold(waiting)
         return results
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         """Emit every window that ends at or before the watermark."""
+        emitted, next_end, next_result = self._waits
+        if watermark < next_end and emitted == self.emitted:
+            return [], next_result
         upto = self.windows.last_complete(watermark)
         flows = self._emit(upto) if upto > self.emitted else []
-        return flows, self.windows.next_result(self.emitted)
+        self._waits = (
+            self.emitted,
+            self.windows.end_after(self.emitted),
+            self.windows.next_result(self.emitted),
+        )
+        return flows, self._waits[2]
 
     def save(self) -> Mapping[str, StateTable]:
         """Save the cells of open panes, the last emitted window, and which columns have held nulls."""
-        self._steady = None
         nulls = {name: int(name in self.seen_null) for name in self.program.columns}
         kept = {"marks": scalars(emitted=self.emitted)} | ({"nulls": scalars(**nulls)} if nulls else {})
         cells = kept_cells(self.workers)
         return kept if cells is None else {**kept, "cells": cells}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
-        self._steady = None
         self.emitted = read_scalars(tables["marks"])["emitted"]
         nulls = read_scalars(tables["nulls"]) if "nulls" in tables else {}
         self.seen_null = frozenset(name for name in self.program.columns if nulls[name])
@@ -133,7 +145,6 @@ class WindowStage:
         return cells.filter(flags(~gone)) if gone.any() else cells
 
     def _emit(self, upto: int) -> list[TimedBatch]:
-        self._steady = None
         runs, held = self._owners(upto)
         batches = self._emit_runs(runs) if len(runs) > 1 else self._emit_all(*runs[0])
         self.emitted = upto
@@ -162,6 +173,7 @@ class WindowStage:
         owners = list({id(worker): worker for worker, _ in runs}.values())
         large = sum(worker.cells for worker in owners) >= CELLS_WORTH_THREADS
         run_on_threads([partial(emit_runs_of, worker) for worker in owners], None if large else 1)
+        self._forget_cursors()  # copies of panes are dropped, and others are in other tables
         return [batch for batches in found for batch in batches]
 
     # -- rows ----------------------------------------------------------------------------------------
@@ -225,25 +237,46 @@ class WindowStage:
                 for worker in self.workers:
                     worker.assume_nulls(worker.nullable | seen)
 
-    def _fold_steadily(self, flow: TimedBatch) -> bool:
-        """Fold a small batch without late rows or nulls; return whether it has been folded."""
-        if flow.arrival_watermarks is not None or not 0 < flow.batch.num_rows <= STEADY_ROWS:
+    def _folds_directly(self, flow: TimedBatch) -> bool:
+        """Fold a batch whose columns the source has read, of which no row is late, into the first worker's table.
+
+        Return whether it did. It does nothing for the first batch, for columns that are not numbers or hold nulls, and
+        where several threads are worthwhile.
+        """
+        columns, worker = flow.addresses, self.workers[0]
+        table = worker.table
+        if columns is None or table is None or flow.arrival_watermarks is not None:
             return False
-        if self._steady is None:
-            self._steady, self._steadily = SteadyFold.of(self.workers[0], flow.batch), False
-        steady = self._steady
+        rows = flow.batch.num_rows
+        if rows > self._most_directly:
+            return False
+        bound = self._bound
+        if bound is None or not bound.fits(worker, table, columns.layout):
+            bound = self._bound = BoundFold(worker, table, columns.layout)
+        worker.expected = rows
+        reached = bound.fold(columns, rows, flow.first_row)
+        if reached < 0:
+            return False
+        if reached < rows or table.head[ERRORS]:
+            self._go_on(flow, worker, reached)
+            table = worker.table or table
+        else:
+            worker.rows += rows
+        self._count_of(table.head, flow.counted)
+        return True
+
+    def _go_on(self, flow: TimedBatch, worker: Worker, reached: int) -> None:
+        """Finish a batch whose kernel stopped."""
+        rows = flow.batch.num_rows
+        given = BatchArguments(flow.batch, {})
+        task = Task(flow, Morsels(0, rows, rows), given)
         try:
-            if steady is None or not steady.push(flow):
-                return False
+            worker.went(given, task, Progress(rows, (reached, rows)))
         except OverflowError:
             self._check_reach([flow])
             raise
-        self._steady = steady if steady.valid else None
-        self._count(flow.counted)
-        return True
 
     def _fold(self, flows: list[TimedBatch]) -> None:
-        self._steady = None
         try:
             self._fold_all(flows)
         except OverflowError:
@@ -259,7 +292,7 @@ class WindowStage:
                 within_reach(self.times(flow.batch), reach, reach)
 
     def _fold_all(self, flows: list[TimedBatch]) -> None:
-        before, flows = flows, [self._prepared(flow) for flow in flows]
+        flows = [self._prepared(flow) for flow in flows]
         given = [BatchArguments(flow.batch, {}) for flow in flows]
         self._assume_nulls(given)
         rows = sum([flow.batch.num_rows for flow in flows])
@@ -285,7 +318,6 @@ class WindowStage:
             shared = Tasks.divided(tasks, threads)
             run_on_threads([_work(worker, place, shared) for place, worker in enumerate(workers)])
         self._count(bool(flows) and flows[0].counted)
-        self._steadily = len(tasks) == 1 and before[0] is flows[0] and not self._small_tasks
 
     def _agree_on_keys(self, given: BatchArguments) -> int:
         """Start all workers with the same dense key columns; return their number (0 if it is not known).
@@ -295,7 +327,7 @@ class WindowStage:
         first = self.workers[0]
         if first.table is not None or self.program.interned:
             return first.table.keys.columns if first.table is not None else 0
-        keys = first.first_keys(given)
+        keys = first.likely_keys or first.first_keys(given)
         if not isinstance(keys, DenseKeys):
             return 0
         for worker in self.workers:
@@ -317,6 +349,13 @@ class WindowStage:
         """The number of threads the rows can keep busy."""
         return rows if self._small_tasks else rows // ROWS_PER_THREAD
 
+    @cached_property
+    def _most_directly(self) -> int:
+        """The most rows of a batch that one thread folds without further thought."""
+        if self._small_tasks:
+            return 0
+        return MOST_ROWS if self.engine.workers == 1 else 2 * ROWS_PER_THREAD - 1
+
     @property
     def _small_tasks(self) -> bool:
         """Whether tasks are smaller than is efficient; tests set this to run threads on little data."""
@@ -337,13 +376,18 @@ class WindowStage:
     def _count(self, counted: bool) -> None:
         """Add the kernels' counts to the metrics, unless the rows were counted before."""
         for worker in self.workers:
-            if worker.table is None:
-                continue
-            head = worker.table.head
-            if not counted:
-                self.metrics.accepted += int(head[ACCEPTED])
-                self.metrics.filtered += int(head[FILTERED])
-            head[ACCEPTED] = head[FILTERED] = 0
+            if worker.table is not None:
+                self._count_of(worker.table.head, counted)
+
+    def _count_of(self, head: np.ndarray, counted: bool) -> None:
+        if not counted:
+            self.metrics.accepted += int(head[ACCEPTED])
+            self.metrics.filtered += int(head[FILTERED])
+        head[ACCEPTED] = head[FILTERED] = 0
+
+    def _forget_cursors(self) -> None:
+        for worker in self.workers:
+            worker.sliding = None
 
     # -- windows -------------------------------------------------------------------------------------
 
@@ -355,6 +399,8 @@ class WindowStage:
         copies. Where that needs too much copying, all panes are merged into the first worker's table.
         """
         busy = [worker for worker in self.workers if worker.slots]
+        if len(busy) > 1:
+            self._forget_cursors()
         if len(busy) > 1 and not is_cheap_to_merge(busy) and not any(worker.sparse for worker in busy):
             runs = runs_of(disjoint(busy))
             held = copy_overlap(runs, self.windows.span - 1) if len(runs) <= MOST_RUNS else None
