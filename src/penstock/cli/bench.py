@@ -26,7 +26,7 @@ def run_benchmarks(context: typer.Context) -> None:
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
     command = typer.main.get_command(import_module("benchmarks.command").app)
-    code = command.main(context.args, "penstock bench", standalone_mode=False, parent=context)
+    code = command.main(context.args, "bench", standalone_mode=False, parent=context.parent)
     if code:
         raise typer.Exit(code)
 
