@@ -84,3 +84,34 @@ def add_suite(name: str, summary: str) -> None:
 
 for suite, text in SUITES.items():
     add_suite(suite, text)
+
+
+@app.command()
+def live(
+    rows: Annotated[
+        int, typer.Option(min=1, help="The most rows of a measurement, but for large buffers.")
+    ] = 2_000_000,
+    queries: Annotated[str, typer.Option(help="Queries, e.g. tumbling,session; all if empty.")] = "",
+    variants: Annotated[
+        str, typer.Option(help="Of the rows: uniform, zipf, 100k keys, disorder; all if empty.")
+    ] = "",
+    buffers: Annotated[str, typer.Option(help="Rows of a buffer, e.g. 100,1000; 10 to 1 M if empty.")] = "",
+    threads: Annotated[str, typer.Option(help="Thread counts, e.g. 1,2.")] = "1,2",
+    repeat: Annotated[int, typer.Option(min=1, help="Rounds, in turns; the best counts.")] = 3,
+    latency: Annotated[bool, typer.Option(help="Also measure latency in an open loop.")] = True,
+    baseline: Annotated[
+        str | None,
+        typer.Option(metavar="WHEEL_OR_REV", help="Another build to measure in turns with this one."),
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Save the run as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Save the run as a PNG or SVG picture.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Uniform keys, three buffer sizes, few rows, one round.")
+    ] = False,
+) -> None:
+    """The running query: pushes of 10 to 1 M rows, throughput and latency."""
+    from benchmarks.live.command import LiveRequest, run_live_suite  # noqa: PLC0415 - --help stays quick
+
+    run_live_suite(
+        LiveRequest(rows, queries, variants, buffers, threads, repeat, latency, baseline, quick, json, plot)
+    )
