@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.figures import Figure
+from penstock.algorithms.joins.adapt.choose_join import JoinChooser
+from penstock.algorithms.joins.adapt.tree import IN_ORDER, TARGETS, TREES
 from penstock.calibration.field import Measured
-from penstock.runtime.adapt.choose_join import JoinChooser
-from penstock.runtime.adapt.tree import IN_ORDER, TARGETS, TREES
 
 NEAR = 1.15
 OFTEN = 0.9

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+from penstock.algorithms.joins.eager import Eager
+from penstock.algorithms.joins.lazy import Lazy
+from penstock.algorithms.joins.progressive_merge import ProgressiveMerge
+from penstock.algorithms.joins.radix import Radix
+from penstock.algorithms.joins.symmetric_hash import SymmetricHash
 from penstock.calibration.field import JoinField
 from penstock.calibration.simulate import Clock, Run, later_rows, simulate
 from penstock.calibration.workloads import Micro, Workload
-from penstock.runtime.join_algorithms.eager import Eager
-from penstock.runtime.join_algorithms.lazy import Lazy
-from penstock.runtime.join_algorithms.progressive_merge import ProgressiveMerge
-from penstock.runtime.join_algorithms.radix import Radix
-from penstock.runtime.join_algorithms.symmetric_hash import SymmetricHash
 
 STEPS = (0.01, 0.05, 0.1, 0.2, 0.4, 0.8)
 GROUPS = (1, 2, 4)

@@ -13,9 +13,9 @@ from benchmarks.iawj.auto import Choice
 from benchmarks.iawj.knobs import Turned
 from benchmarks.iawj.suite import Report, Series
 from benchmarks.report import figure_table
+from penstock.algorithms.joins.adapt.tree import TREES
 from penstock.calibration.field import Measured
 from penstock.calibration.simulate import Run
-from penstock.runtime.adapt.tree import TREES
 
 METRICS: dict[str, Callable[[Run], float]] = {
     "rows/ms": lambda run: run.throughput,

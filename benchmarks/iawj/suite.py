@@ -12,12 +12,12 @@ from benchmarks.iawj.auto import Choice, auto_figures, choices, choices_in_order
 from benchmarks.iawj.knobs import Turned, knobs
 from benchmarks.iawj.real import REAL
 from benchmarks.iawj.sweeps import Sweep, grid_in_order, sweeps
+from penstock.algorithms.joins.adapt.choose_join import JoinChooser
 from penstock.calibration.calibrate import calibrate
 from penstock.calibration.field import JoinField, Measured, measure
 from penstock.calibration.machine import FAST_MEMORY
 from penstock.calibration.ordered import measure_ordered
 from penstock.calibration.workloads import Micro, Workload
-from penstock.runtime.adapt.choose_join import JoinChooser
 
 Progress = Callable[[str], None]
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import penstock as pk
 from benchmarks.figures import Figure
 from benchmarks.scale.processors import FamilyClock, worked
-from penstock.passes.choose_strategy import Halo
+from penstock.physical.choose_strategy import Halo
 from penstock.sources.fragment import Fragment
 from penstock.spark.baseline import consume
 from penstock.spark.planning import planned

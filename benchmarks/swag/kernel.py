@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.swag.subjects import Aggregate, Numbers, Subject
+from penstock.algorithms.monoids import Monoid, Values, float_sum, integer_sum, least
+from penstock.algorithms.sliding.count_slide import count_slide
+from penstock.algorithms.sliding.slide import CountSlide
 from penstock.codegen.native import Argument, NativeKernel, compile_kernel
-from penstock.kernels.monoids import Monoid, Values, float_sum, integer_sum, least
-from penstock.kernels.swag.count_slide import count_slide
-from penstock.kernels.swag.slide import CountSlide
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import F64, I32, I64, Buffer, Type, Value, const
 

@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as pk
+from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.codegen.native import NativeKernel, compile_kernel
 from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.loop.nodes import Kernel
-from penstock.lower.signals.dense import EDGE, dense
+from penstock.operators.signals.positional.build_kernels import CompiledDense
+from penstock.operators.signals.positional.evaluate import Column, DenseSignals, Samples, nullable_columns
+from penstock.operators.signals.positional.kernels import EDGE, dense
 from penstock.passes.fuse_signals import fused
 from penstock.passes.share_signals import shared
 from penstock.plan.schema import schema_of, time_of
-from penstock.programs.dense_kernels import CompiledDense
-from penstock.programs.kernel_factory import KernelFactory
-from penstock.runtime.binding import BatchArguments
-from penstock.runtime.signals.dense import Column, DenseSignals, Samples, nullable_columns
 
 
 @dataclass

@@ -12,14 +12,14 @@ import pyarrow as pa
 
 import penstock as pk
 from benchmarks.tilt.kernel import Compiler, rows_of
+from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.expr.nodes import Column as ColumnOf
 from penstock.expr.nodes import Field
 from penstock.ir.signals.nodes import Expression, Object, Program, Sampled, sources_of
-from penstock.lower.signals.dense import dense
+from penstock.operators.signals.positional.build_kernels import CompiledDense
+from penstock.operators.signals.positional.evaluate import Column, DenseSignals, Samples
+from penstock.operators.signals.positional.kernels import dense
 from penstock.plan.schema import time_of
-from penstock.programs.dense_kernels import CompiledDense
-from penstock.programs.kernel_factory import KernelFactory
-from penstock.runtime.signals.dense import Column, DenseSignals, Samples
 from penstock.types.time import Time
 
 

@@ -79,12 +79,12 @@ if TYPE_CHECKING:
     from penstock.api.windows import rows, session, sliding, tumbling, unbounded
     from penstock.runtime.engine import Engine
     from penstock.runtime.metrics import Metrics
-    from penstock.runtime.state.state import State
     from penstock.spark.bound import from_spark
     from penstock.spark.session import spark_session
     from penstock.spark.streaming.executor_errors import streaming_problem
     from penstock.spark.streaming.metrics import StreamingMetrics
     from penstock.spark.streaming.sinks import delta_sink
+    from penstock.state.state import State
 
 __version__ = "0.1.0"
 
@@ -190,7 +190,7 @@ _NAMES = {
     "runtime.engine": "Engine",
     "api.live_sources": "scan_kafka scan_stream",
     "runtime.metrics": "Metrics",
-    "runtime.state.state": "State",
+    "state.state": "State",
     "spark.bound": "from_spark",
     "spark.session": "spark_session",
     "spark.streaming.executor_errors": "streaming_problem",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.algorithms.kernel_factory import Backend, KernelFactory
 from penstock.analysis.coarse_times import coarse_times
 from penstock.analysis.order import sees_order
 from penstock.analysis.scan_predicates import scan_predicates
@@ -16,6 +17,7 @@ from penstock.expr.nodes import Expr
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.ir.signature import signature
+from penstock.operators.build import Wiring
 from penstock.passes.pipeline import optimise
 from penstock.physical import nodes as ph
 from penstock.physical.build import physical
@@ -23,10 +25,8 @@ from penstock.physical.settings import Settings
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.plan.verify import verify as verify_plan
-from penstock.programs.kernel_factory import Backend, KernelFactory
-from penstock.programs.wiring import Wiring
-from penstock.runtime.adapt.join_metrics import JoinReport
 from penstock.runtime.engine import Engine
+from penstock.runtime.join_metrics import JoinReport
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context, Pipeline, Session
 from penstock.translate.plan_to_ir import to_ir

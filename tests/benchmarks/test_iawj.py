@@ -14,15 +14,15 @@ from benchmarks.iawj.real import REAL
 from benchmarks.iawj.report import document_of, print_report
 from benchmarks.iawj.suite import JoinOptions, run_suite
 from benchmarks.iawj.sweeps import Sweep, grid_in_order, sweeps
+from penstock.algorithms.joins.adapt.choose_join import JoinChooser
+from penstock.algorithms.joins.adapt.tree import ALGORITHMS, IN_ORDER, TARGETS, TREES, Leaf
+from penstock.algorithms.joins.adapt.window_statistics import observe
 from penstock.calibration.calibrate import trees_of
 from penstock.calibration.field import Measured, cost, measure, open_join_field
 from penstock.calibration.ordered import calibration_in_order
 from penstock.calibration.points import calibration
 from penstock.calibration.simulate import Emission, Run, later_rows, simulate
 from penstock.calibration.workloads import Micro, Side, Workload
-from penstock.runtime.adapt.choose_join import JoinChooser
-from penstock.runtime.adapt.tree import ALGORITHMS, IN_ORDER, TARGETS, TREES, Leaf
-from penstock.runtime.adapt.window_statistics import observe
 
 TINY = Micro(4, 3, duplicates=2, window_ms=10)
 

@@ -23,11 +23,11 @@ from penstock.errors import BindingError, LateRowsWarning, StateError
 from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import SharedStep
 from penstock.runtime.stage import START_OF_TIME
-from penstock.runtime.state.state import State
 from penstock.sources.arrow import Once, is_frame
 from penstock.sources.coalesce_batches import gathered
 from penstock.sources.live_files import Clock
 from penstock.sources.malformed import Arrived
+from penstock.state.state import State
 
 if TYPE_CHECKING:
     from penstock.api.stream import Stream

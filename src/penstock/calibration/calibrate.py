@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.algorithms.joins.adapt.train_tree import train_tree
+from penstock.algorithms.joins.adapt.tree import IN_ORDER, TARGETS, Tree
 from penstock.calibration.field import JoinField, Measured, measure
 from penstock.calibration.ordered import calibration_in_order, measure_ordered
 from penstock.calibration.points import calibration
-from penstock.runtime.adapt.train_tree import train_tree
-from penstock.runtime.adapt.tree import IN_ORDER, TARGETS, Tree
 
 Progress = Callable[[str], None]
 REPEAT = 2

@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.algorithms.joins.adapt.train_tree import Point
+from penstock.algorithms.joins.adapt.window_statistics import Observed, observe
+from penstock.algorithms.joins.eager import Eager
+from penstock.algorithms.joins.lazy import Lazy
+from penstock.algorithms.joins.memory import Kernels
+from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.calibration.simulate import Clock, Run, later_rows, simulate
 from penstock.calibration.workloads import Workload
 from penstock.codegen.cache import KernelCache
 from penstock.codegen.native import compile_kernel
-from penstock.programs.join_algorithms import EAGER, LAZY, in_order, kernels_of
-from penstock.programs.joins import lane_kernels
-from penstock.programs.kernel_factory import KernelFactory
-from penstock.runtime.adapt.train_tree import Point
-from penstock.runtime.adapt.window_statistics import Observed, observe
-from penstock.runtime.join_algorithms.eager import Eager
-from penstock.runtime.join_algorithms.lazy import Lazy
-from penstock.runtime.join_algorithms.memory import Kernels
-from penstock.runtime.joins.ordered_output import Ordered
+from penstock.operators.joins.build import lane_kernels
+from penstock.operators.joins.build_algorithms import EAGER, LAZY, in_order, kernels_of
+from penstock.operators.joins.ordered_output import Ordered
 
 REPEAT = 3
 

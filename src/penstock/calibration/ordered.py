@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from penstock.algorithms.joins.adapt.window_statistics import observe
 from penstock.calibration.field import JoinField, Measured, keep_best, share_twins
 from penstock.calibration.points import scaled
 from penstock.calibration.simulate import Run
 from penstock.calibration.workloads import Micro, Workload
-from penstock.runtime.adapt.window_statistics import observe
 
 
 def measure_ordered(field: JoinField, workload: Workload, repeat: int) -> Measured:

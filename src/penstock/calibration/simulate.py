@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from penstock.algorithms.joins.eager import Eager
+from penstock.algorithms.joins.lazy import Lazy
 from penstock.calibration.workloads import Workload
-from penstock.runtime.join_algorithms.eager import Eager
-from penstock.runtime.join_algorithms.lazy import Lazy
 
 CHUNK = 1 << 16  # rows of a side that an eager algorithm takes at most before it looks at the other side
 Clock = Callable[[], float]

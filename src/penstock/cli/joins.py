@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
+from penstock.algorithms.joins.adapt.choose_join import save_trees
+from penstock.algorithms.joins.adapt.tree import TREES, Tree, show
 from penstock.calibration.calibrate import calibrate
 from penstock.calibration.field import open_join_field
 from penstock.codegen.cache import KernelCache, default_directory
-from penstock.programs.join_algorithms import machine_name
-from penstock.runtime.adapt.choose_join import save_trees
-from penstock.runtime.adapt.tree import TREES, Tree, show
+from penstock.operators.joins.build_algorithms import machine_name
 from penstock.runtime.engine import Engine
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from penstock.algorithms.joins.adapt.choose_join import JoinChooser
+from penstock.algorithms.joins.adapt.tree import IN_ORDER
 from penstock.ir.joins import Join
+from penstock.operators.joins.algorithm_pairs import FEW_ROWS
+from penstock.operators.joins.build_algorithms import join_chooser
 from penstock.physical.choose_join import is_eager
-from penstock.programs.join_algorithms import join_chooser
-from penstock.runtime.adapt.choose_join import JoinChooser
-from penstock.runtime.adapt.join_metrics import JoinReport
-from penstock.runtime.adapt.tree import IN_ORDER
-from penstock.runtime.joins.algorithm_pairs import FEW_ROWS
+from penstock.runtime.join_metrics import JoinReport
 from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, windows_overlap
 from penstock.types.windows import Session
 

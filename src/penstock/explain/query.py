@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.algorithms.kernel_factory import KernelFactory
+from penstock.algorithms.sorted_partitions.build import FrameReducers, shape_of
+from penstock.algorithms.sorted_partitions.reducers import KernelReducer
 from penstock.analysis.boundaries import boundaries
+from penstock.analysis.panes import in_panes, panes_per_window
 from penstock.explain.joins import join_reasons
 from penstock.explain.signals import signal_kernels, signal_reasons
 from penstock.expr import nodes as ex
@@ -19,19 +23,16 @@ from penstock.ir.show import show as show_ir
 from penstock.loop.interpret import Interpreted
 from penstock.loop.nodes import Kernel, Type
 from penstock.loop.show import show as show_loop
-from penstock.lower.emit_steps.spec import EmitKernel
-from penstock.lower.sorted_windows import columns_kept, spell
-from penstock.lower.split_results import fits_emission, split_results
-from penstock.lower.window_program import Window
-from penstock.passes.choose_aggregator import Choice, choices, in_panes, panes_per_window, preferred
-from penstock.passes.choose_strategy import described, possible
+from penstock.operators.pane_aggregate.build import CompiledWindow
+from penstock.operators.pane_aggregate.kernels.emit_steps.spec import EmitKernel
+from penstock.operators.pane_aggregate.kernels.window import Window
+from penstock.operators.rows.build import CompiledRows
+from penstock.physical.choose_algorithm import Choice, choices, preferred
+from penstock.physical.choose_strategy import described, possible
 from penstock.physical.show import show as show_physical
+from penstock.physical.split_results import fits_emission, split_results
+from penstock.physical.split_windows import columns_kept, spell
 from penstock.plan.show import show as show_plan
-from penstock.programs.frame_reducers import FrameReducers, shape_of
-from penstock.programs.kernel_factory import KernelFactory
-from penstock.programs.pane_aggregate import CompiledWindow
-from penstock.programs.rows import CompiledRows
-from penstock.runtime.sorted_partitions.reducers import KernelReducer
 from penstock.types.arrow import width_of
 from penstock.types.time import describe_length, length_of
 

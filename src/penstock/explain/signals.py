@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.analysis.boundaries import CarryIn, Finite, Reach, signal_reach
+from penstock.analysis.positions import fits, why_not
 from penstock.expr.show import show as show_expr
 from penstock.ir import nodes as ir
 from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.reach import MARGIN
 from penstock.loop.interpret import Interpreted
 from penstock.loop.nodes import Kernel
-from penstock.lower.signals.dense import dense, fits, why_not
-from penstock.programs.kernel_factory import KernelFactory
-from penstock.programs.signal_reductions import SampleReductions
-from penstock.programs.signals import SignalProgram, retention
+from penstock.operators.signals.build import SignalProgram, retention
+from penstock.operators.signals.build_reductions import SampleReductions
+from penstock.operators.signals.positional.kernels import dense
 from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context

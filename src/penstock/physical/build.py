@@ -9,21 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from penstock.algorithms.expressions.host_columns import HostColumns
+from penstock.analysis.panes import in_panes, pane_obstacle
+from penstock.analysis.positions import fits, why_not
 from penstock.analysis.predicates import conjuncts
 from penstock.expr import nodes as ex
 from penstock.expr.show import show as show_expr
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
-from penstock.lower.host_columns import HostColumns
-from penstock.lower.joins import spell_rolling
-from penstock.lower.signals.dense import fits, why_not
-from penstock.lower.sorted_windows import behind_rows, behind_windows, columns_kept, spell
-from penstock.lower.split_results import fits_emission, split_results
-from penstock.passes.choose_aggregator import Choice as AlgorithmChoice
-from penstock.passes.choose_aggregator import choices, in_panes, pane_obstacle
 from penstock.physical import choose_join, choose_window
 from penstock.physical import nodes as ph
+from penstock.physical.choose_algorithm import Choice as AlgorithmChoice
+from penstock.physical.choose_algorithm import choices
 from penstock.physical.settings import POSITIONAL_SIGNALS, Settings
+from penstock.physical.split_joins import spell_rolling
+from penstock.physical.split_results import fits_emission, split_results
+from penstock.physical.split_windows import behind_rows, behind_windows, columns_kept, spell
 from penstock.physical.verify import verify
 from penstock.plan.nodes import Source
 from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup, Within

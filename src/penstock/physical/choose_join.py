@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
-from penstock.lower.band_conditions import band_of
+from penstock.physical.band_conditions import band_of
 from penstock.physical.nodes import Assumption, Choice, Mode, Rejected
 from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup, Within, windows_overlap
 from penstock.types.windows import CarriedWindow, TimeWindow

@@ -7,8 +7,8 @@ import pyarrow as pa
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
-from penstock.lower.machine import is_text
-from penstock.passes.choose_aggregator import Choice as AlgorithmChoice
+from penstock.loop.machine import is_text
+from penstock.physical.choose_algorithm import Choice as AlgorithmChoice
 from penstock.physical.nodes import Assumption, Choice, Reduction, Rejected
 from penstock.types.arrow import kind_of
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.runtime.adapt.join_metrics import JoinReport
+    from penstock.runtime.join_metrics import JoinReport
 
 
 @dataclass

@@ -12,9 +12,9 @@ from penstock.errors import BindingError, OverflowError, StateError
 from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import Step
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.row_stages import SourceStage
+from penstock.runtime.source_stage import SourceStage
 from penstock.runtime.stage import END_OF_TIME, KernelOverflowError, Stage, TimedBatch
-from penstock.runtime.state.state_table import StateTable, read_scalars, require, scalars
+from penstock.state.state_table import StateTable, read_scalars, require, scalars
 
 METRICS = "metrics"
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.errors import OverflowError
 from penstock.runtime.buffers import indices
-from penstock.runtime.state.state_table import StateTable
+from penstock.state.state_table import StateTable
 
 START_OF_TIME = -(1 << 63)
 END_OF_TIME = (1 << 63) - 1

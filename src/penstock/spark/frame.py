@@ -19,7 +19,6 @@ from penstock.errors import BindingError, EngineError
 from penstock.expr.nodes import Column
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of, tables_of
-from penstock.runtime.state.format import encode_table
 from penstock.sources.arrow import is_frame
 from penstock.sources.bound import Bound
 from penstock.spark.bound import Frame, bound_for, zone_of
@@ -48,6 +47,7 @@ from penstock.spark.tasks import (
 )
 from penstock.spark.types import never_null, spark_schema
 from penstock.spark.uploaded_tables import handed_over, is_here
+from penstock.state.format import encode_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,7 +12,7 @@ from penstock.analysis.carry_in import Carry
 from penstock.analysis.slice_boundaries import Counts, Sessions
 from penstock.compile import Compiled
 from penstock.errors import EngineError
-from penstock.passes.choose_strategy import ONE, SLICES, Choice, Facts, Halo, Possible, choose, possible
+from penstock.physical.choose_strategy import ONE, SLICES, Choice, Facts, Halo, Possible, choose, possible
 from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of
 from penstock.sources.bound import Bound

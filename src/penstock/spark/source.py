@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from penstock.compile import Compiled
 from penstock.errors import BindingError, EngineError, PlanError, UnsupportedError
-from penstock.passes.choose_strategy import ONE, SLICES
+from penstock.physical.choose_strategy import ONE, SLICES
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.sources.bound import Bound
 from penstock.sources.conform import check

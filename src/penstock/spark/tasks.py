@@ -24,8 +24,6 @@ from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, sources_of
 from penstock.runtime.engine import Engine
 from penstock.runtime.session import Session
-from penstock.runtime.state.format import decode_table
-from penstock.runtime.state.merge import merged, shares
 from penstock.spark.exchange import PAYLOAD_ROWS, ShufflePayload, packed, unpacked
 from penstock.spark.order import in_order
 from penstock.spark.rows import Rows, rows_of_frame, rows_of_part, run_through
@@ -33,6 +31,8 @@ from penstock.spark.skew import Hot, key_hashes_of, shares_of
 from penstock.spark.slice_boundaries import results_in, rows_within
 from penstock.spark.slices import Neighbours, Part, from_json
 from penstock.spark.types import deliverer, never_null
+from penstock.state.format import decode_table
+from penstock.state.merge import merged, shares
 
 Named = tuple[tuple[str, bytes], ...]
 # Spark assigns one core to a task.

@@ -2,11 +2,11 @@
 
 import pytest
 
+from penstock.algorithms.joins.adapt.choose_join import FILE, load_trees
+from penstock.algorithms.joins.adapt.default_trees import DEFAULT_TREES
 from penstock.calibration import calibrate
 from penstock.calibration.workloads import Micro
-from penstock.programs.join_algorithms import join_chooser, machine_name
-from penstock.runtime.adapt.choose_join import FILE, load_trees
-from penstock.runtime.adapt.default_trees import DEFAULT_TREES
+from penstock.operators.joins.build_algorithms import join_chooser, machine_name
 
 TINY = Micro(4, 3, window_ms=5)
 

@@ -9,22 +9,25 @@ from hypothesis import given
 
 from penstock.api.stream import Stream
 from penstock.compile import Compiled, compile_plan
+from penstock.operators.distinct.stage import DistinctStage
+from penstock.operators.joins.eager import EagerJoinStage
+from penstock.operators.joins.lookup import LookupStage, TableStage
+from penstock.operators.joins.stage import JoinStage
+from penstock.operators.pane_aggregate.stage import WindowStage
+from penstock.operators.rows.stage import RowsStage
+from penstock.operators.signals.positional.stage import DenseStage
+from penstock.operators.signals.stage import SignalStage
+from penstock.operators.sorted_windows.session_stage import SessionStage
+from penstock.operators.sorted_windows.stage import SortedWindowStage
+from penstock.operators.topk.stage import TopKStage
+from penstock.operators.union.stage import MergeStage
 from penstock.physical import nodes as ph
 from penstock.physical.show import show
 from penstock.plan import nodes as pl
-from penstock.runtime.distinct_and_top_k import DistinctStage, TopKStage
 from penstock.runtime.engine import Engine
-from penstock.runtime.joins.eager import EagerJoinStage
-from penstock.runtime.joins.lookup import LookupStage, TableStage
-from penstock.runtime.joins.stage import JoinStage
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.row_stages import MergeStage, RowsStage, SourceStage
 from penstock.runtime.session import Context
-from penstock.runtime.signals.dense_stage import DenseStage
-from penstock.runtime.signals.stage import SignalStage
-from penstock.runtime.sorted_partitions.session_stage import SessionStage
-from penstock.runtime.sorted_partitions.stage import SortedWindowStage
-from penstock.runtime.window_stage import WindowStage
+from penstock.runtime.source_stage import SourceStage
 from penstock.types.pairing import Lookup
 from penstock.types.windows import Session
 from tests.strategies import plans

@@ -13,7 +13,7 @@ from penstock.api.backfill import Backfill
 from penstock.compile import Compiled, objects_of
 from penstock.errors import EngineError, UnsupportedError
 from penstock.ir.nodes import Apply, Attach, Program, Reduce
-from penstock.passes.choose_strategy import possible
+from penstock.physical.choose_strategy import possible
 from penstock.plan.schema import schema_of
 from penstock.sources.bound import Bound
 from penstock.sources.kafka import LiveTopic

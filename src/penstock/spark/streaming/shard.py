@@ -17,9 +17,6 @@ from penstock.plan.schema import sources_of
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import METRICS, Session
 from penstock.runtime.stage import START_OF_TIME
-from penstock.runtime.state.merge import with_fresh
-from penstock.runtime.state.state import State
-from penstock.runtime.state.state_table import read_scalars, scalars
 from penstock.spark.exchange import ShufflePayload
 from penstock.spark.order import in_order, latest_first, ties
 from penstock.spark.streaming.late_and_malformed import Aside, Silence
@@ -27,6 +24,9 @@ from penstock.spark.streaming.pane_row_counts import counted
 from penstock.spark.streaming.shuffle_write import MARK, PANES, ROWS, Mark
 from penstock.spark.streaming.update_mode import changed, if_ended_now
 from penstock.spark.tasks import ENGINE, Query
+from penstock.state.merge import with_fresh
+from penstock.state.state import State
+from penstock.state.state_table import read_scalars, scalars
 
 _SPLITS, _HEARD = "streaming/splits", "streaming/heard"
 _SHARDS = "the number of shards"

@@ -14,7 +14,6 @@ from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of
 from penstock.runtime.buffers import ticks_of
 from penstock.runtime.session import Session
-from penstock.runtime.state.merge import divided, shard_of
 from penstock.sources.conform import conformer
 from penstock.sources.malformed import Bad
 from penstock.spark.decode_dictionaries import in_one_piece
@@ -23,6 +22,7 @@ from penstock.spark.rows import GROUP_ROWS
 from penstock.spark.streaming.fold import Fold
 from penstock.spark.streaming.late_and_malformed import batch_id, write_bad
 from penstock.spark.tasks import Query, settle
+from penstock.state.merge import divided, shard_of
 from penstock.types.windows import Steps
 
 ROWS, PANES, MARK = "rows/", "panes/", "mark/"

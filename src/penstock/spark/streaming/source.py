@@ -14,12 +14,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from penstock.errors import PenstockError, PlanError, StateError
-from penstock.runtime.state.differences import require_same
 from penstock.sources.malformed import Bad
 from penstock.spark.exchange import SPARK_SCHEMA, packed
 from penstock.spark.streaming.shard import unfit
 from penstock.spark.streaming.shuffle_write import Scatter
 from penstock.spark.tasks import settle
+from penstock.state.differences import require_same
 
 
 class PayloadSource(DataSource, ABC):

@@ -1,0 +1,148 @@
+"""Row stages: stream source, filter and projection, union."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.algorithms.hash_table.interner import MOST_TEXT, Interner
+from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
+from penstock.operators.rows.program import RowsProgram
+from penstock.runtime.buffers import indices, numpy_type, room, to_arrow
+from penstock.runtime.engine import MOST_ROWS
+from penstock.runtime.implied_times import implied_times
+from penstock.runtime.kernels import OutputCall
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.stage import (
+    END_OF_TIME,
+    START_OF_TIME,
+    KernelOverflowError,
+    TimedBatch,
+    Trace,
+)
+from penstock.state.state_table import StateTable
+
+
+class RowsStage:
+    """Filter and projection: one kernel computes columns; `take` copies the columns that pass through."""
+
+    def __init__(
+        self, program: RowsProgram, metrics: Metrics, paths: int, computes_time: bool = False
+    ) -> None:
+        """`paths` is how many times a row filtered out here, not yet counted, would be counted downstream.
+
+        If the time of the result is computed, it can be any value: the output watermark advances only at the end of input.
+        """
+        self.program, self.metrics, self.paths = program, metrics, paths
+        self.computes_time = computes_time
+        self.nullable: frozenset[str] = frozenset()
+        self.interners = {name: Interner(program.texts.intern) for name in program.interned}
+        self._positions = positions_table()
+
+    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
+        return [self._rows(part) for flow in flows for part in _parts(flow)]
+
+    def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
+        return [], START_OF_TIME if self.computes_time and watermark != END_OF_TIME else watermark
+
+    def save(self) -> Mapping[str, StateTable]:
+        """Save nothing: the stage has no state."""
+        return {}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None: ...
+
+    def _rows(self, flow: TimedBatch) -> TimedBatch:
+        batch = self.program.prepare(flow.batch, flow.first_row)
+        self.nullable |= {name for name in batch.schema.names if batch.column(name).null_count}
+        kernel = self.program.rows(self.nullable)
+        if kernel is None:
+            return flow.filtered(self._arranged(batch, {}, flow, None), None)
+        outputs, count = self._run(kernel, batch, flow)
+        chosen = outputs["out_row"][:count] if self.program.filters else None
+        if not flow.counted:
+            self.metrics.filtered += (batch.num_rows - count) * self.paths
+        computed = {
+            each.name: (
+                outputs[each.values][:count],
+                None if each.valid is None else outputs[each.valid][:count],
+            )
+            for each in kernel.outputs
+        }
+        return flow.filtered(self._arranged(batch, computed, flow, chosen), chosen)
+
+    def _run(
+        self, kernel: OutputCall, batch: pa.RecordBatch, flow: TimedBatch
+    ) -> tuple[dict[str, np.ndarray], int]:
+        rows = batch.num_rows
+        outputs: dict[str, np.ndarray] = {"out_row": room(rows)}
+        for each in kernel.outputs:
+            outputs[each.values] = room(rows, numpy_type(each.type))
+            if each.valid is not None:
+                outputs[each.valid] = room(rows, np.uint8)
+        head = np.zeros(WORDS, np.int64)
+        self._forget_texts()
+        given = BatchArguments(batch, self.interners).fill(kernel.bindings)
+        limits = {"lo": 0, "hi": rows, "first_row": flow.first_row, "head": head}
+        kernel.call({**given, **outputs, **limits, "positions": self._positions})
+        if head[ERRORS]:
+            raise KernelOverflowError
+        return outputs, int(head[ACCEPTED])
+
+    def _forget_texts(self) -> None:
+        """Drop the texts of earlier batches once they exceed MOST_TEXT: no code outlives its batch."""
+        for name, texts in self.interners.items():
+            if texts.nbytes > MOST_TEXT:
+                self.interners[name] = Interner(self.program.texts.intern)
+
+    def _arranged(
+        self,
+        batch: pa.RecordBatch,
+        computed: dict[str, tuple[np.ndarray, np.ndarray | None]],
+        flow: TimedBatch,
+        chosen: np.ndarray | None,
+    ) -> pa.RecordBatch:
+        arrays = []
+        for column in self.program.result:
+            if column.origin == "computed":
+                arrays.append(to_arrow(*computed[column.name], column.type))
+            else:
+                arrays.append(_taken(self._source(batch, column.source, flow), chosen))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.program.schema)
+
+    def _source(self, batch: pa.RecordBatch, name: str, flow: TimedBatch) -> pa.Array:
+        time = self.program.time
+        if time.period is not None and name == time.column:
+            return implied_times(time, flow.first_row, batch.num_rows)
+        return batch.column(name)
+
+
+def _parts(flow: TimedBatch) -> Iterator[TimedBatch]:
+    """Split a batch with more rows than kernels can number."""
+    if flow.batch.num_rows <= MOST_ROWS:
+        yield flow
+        return
+    for begin in range(0, flow.batch.num_rows, MOST_ROWS):
+        yield replace(
+            flow,
+            batch=flow.batch.slice(begin, MOST_ROWS),
+            arrival_watermarks=None
+            if flow.arrival_watermarks is None
+            else flow.arrival_watermarks[begin : begin + MOST_ROWS],
+            first_row=flow.first_row + begin,
+            sequence=None if flow.sequence is None else flow.sequence.slice(begin, MOST_ROWS),
+            trace=_traced(flow, begin),
+        )
+
+
+def _traced(flow: TimedBatch, begin: int) -> Trace | None:
+    if flow.trace is None:
+        return None
+    return replace(flow.trace, rows=flow.trace.rows[begin : begin + MOST_ROWS])
+
+
+def _taken(array: pa.Array, chosen: np.ndarray | None) -> pa.Array:
+    return array if chosen is None else array.take(indices(chosen))
