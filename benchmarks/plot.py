@@ -29,7 +29,7 @@ def save_plot(path: Path, document: Document) -> None:
 
 
 def save_panels(path: Path, title: str, panels: Sequence[Draw], across: int, height: float, dpi: int) -> None:
-    """Write a PNG of panels, so many to a row, each drawn on an axis of its own."""
+    """Write a picture of panels, so many to a row, each drawn on an axis of its own."""
     import matplotlib as mpl  # noqa: PLC0415 - heavy, and only for --plot
 
     mpl.use("Agg")  # no display is needed to write a file
@@ -43,7 +43,8 @@ def save_panels(path: Path, title: str, panels: Sequence[Draw], across: int, hei
     for draw, axis in zip(panels, axes.flat, strict=False):
         draw(axis)
     figure.suptitle(title)
-    figure.savefig(path, dpi=dpi)
+    # Without a date the same figures give the same bytes.
+    figure.savefig(path, dpi=dpi, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(figure)
 
 

@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from penstock.spark.streaming.sinks import delta_sink
     from penstock.state.state import State
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AggregateError",
