@@ -103,6 +103,7 @@ def live(
         str | None,
         typer.Option(metavar="WHEEL_OR_REV", help="Another build to measure in turns with this one."),
     ] = None,
+    peers: Annotated[str, typer.Option(help="Also measure other engines, e.g. flink,spark,bytewax.")] = "",
     json: Annotated[Path | None, typer.Option(help="Save the run as JSON.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Save the run as a PNG or SVG picture.")] = None,
     quick: Annotated[
@@ -113,5 +114,7 @@ def live(
     from benchmarks.live.command import LiveRequest, run_live_suite  # noqa: PLC0415 - --help stays quick
 
     run_live_suite(
-        LiveRequest(rows, queries, variants, buffers, threads, repeat, latency, baseline, quick, json, plot)
+        LiveRequest(
+            rows, queries, variants, buffers, threads, repeat, latency, baseline, peers, quick, json, plot
+        )
     )

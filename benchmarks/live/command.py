@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,15 +10,22 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.live.builds import workers_of
+from benchmarks.live.feed import Feed
+from benchmarks.live.peers import Opened, PeerRun, run_peers
+from benchmarks.live.peers.bytewax import open_bytewax
+from benchmarks.live.peers.flink import open_flink
+from benchmarks.live.peers.spark import open_spark
+from benchmarks.live.points import Point
 from benchmarks.live.queries import QUERIES
 from benchmarks.live.report import document_of, print_report
-from benchmarks.live.suite import BUFFERS, QUICK_BUFFERS, VARIANTS, LiveOptions, run_live
+from benchmarks.live.suite import BUFFERS, QUICK_BUFFERS, VARIANTS, Contender, LiveOptions, run_live
 from benchmarks.report import save_json
 from benchmarks.run import parse_threads, print_machine
 from penstock.calibration.machine import facts
 from penstock.cli.guard import CommandError
 
 QUICK_REPEAT = 1
+PEERS: dict[str, Callable[[], Opened]] = {"flink": open_flink, "spark": open_spark, "bytewax": open_bytewax}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,7 @@ class LiveRequest:
     repeat: int
     latency: bool
     baseline: str | None
+    peers: str
     quick: bool
     json: Path | None
     plot: Path | None
@@ -41,6 +49,7 @@ class LiveRequest:
 def run_live_suite(request: LiveRequest) -> None:
     """Run the suite, print the results, and save them if requested."""
     console, options = Console(), options_of(request)
+    peers = peers_of(request)
     machine = facts() | {"compiler": "no C++ takes part"}
     print_machine(console, machine)
     with console.status("starting") as status, workers_of(request.baseline) as workers:
@@ -49,6 +58,9 @@ def run_live_suite(request: LiveRequest) -> None:
                 f"{worker.build.name}: {worker.version}, pushes by {', '.join(worker.ways)}", style="dim"
             )
         report = run_live(options, workers, status.update)
+        run = PeerRun(peers, max(options.threads), options.rows)
+        ours = Contender(workers[0], Point("", Feed(), 0, max(options.threads)))
+        run_peers(report, run, options, ours, status.update)
     print_report(console, report)
     document = document_of(report, datetime.now(UTC).isoformat(timespec="seconds"), machine)
     if request.json is not None:
@@ -57,6 +69,12 @@ def run_live_suite(request: LiveRequest) -> None:
         from benchmarks.live.report import save_live_plot  # noqa: PLC0415 - matplotlib may be absent
 
         save_live_plot(request.plot, document)
+
+
+def peers_of(request: LiveRequest) -> Sequence[Callable[[], Opened]]:
+    """Read which peers to run; none if the flag is empty."""
+    names = parse_names(request.peers, list(PEERS), "--peers") if request.peers else ()
+    return [PEERS[name] for name in names]
 
 
 def options_of(request: LiveRequest) -> LiveOptions:

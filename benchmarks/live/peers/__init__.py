@@ -37,9 +37,14 @@ class PeerError(PenstockError, RuntimeError):
 class Peer(Protocol):
     """A stream processor. `rows` is how many rows it is given; rows a second are compared."""
 
-    name: str
-    rows: int
-    queries: Sequence[str]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def queries(self) -> Sequence[str]: ...
 
     def answer(self, query: str, feed: Feed, threads: int) -> pa.Table:
         """Return the results as `start, end, key, value`, times in microseconds from the first row."""
