@@ -1,4 +1,4 @@
-"""Which algorithm runs, and the reason given: as text in tests/fixtures/passes/choose_aggregator.txt."""
+"""Which algorithm runs, and the reason given: as text in tests/fixtures/physical/choose_algorithm.txt."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_the_choices_are_those_of_the_fixture(golden: Callable[[str, str], None]
     for name, (plan, force) in CASES.items():
         lines = [line(*each) for each in chosen(to_ir(plan), force)]
         sections.append("\n".join([f"# {name}", *dict.fromkeys(lines)]))
-    golden("passes/choose_aggregator.txt", "\n\n".join(sections) + "\n")
+    golden("physical/choose_algorithm.txt", "\n\n".join(sections) + "\n")
 
 
 TYPES = {
