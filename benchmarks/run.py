@@ -213,13 +213,18 @@ def options_of(request: BenchRequest) -> Options:
 
 def parse_threads(text: str) -> list[int]:
     """Parse `1,2`."""
+    return parse_counts(text, "--threads", "1,2")
+
+
+def parse_counts(text: str, flag: str, example: str) -> list[int]:
+    """Parse positive numbers separated by commas; give them once each, in order."""
     try:
-        threads = sorted({int(part) for part in text.split(",")})
+        counts = sorted({int(part) for part in text.split(",")})
     except ValueError:
-        raise CommandError(f"--threads {text!r} is not a list of numbers: write e.g. 1,2") from None
-    if threads[0] < 1:
-        raise CommandError(f"--threads {text!r}: a thread count is at least 1")
-    return threads
+        raise CommandError(f"{flag} {text!r} is not a list of numbers: write e.g. {example}") from None
+    if counts[0] < 1:
+        raise CommandError(f"{flag} {text!r}: each number is at least 1")
+    return counts
 
 
 def parse_peers(text: str) -> list[str]:

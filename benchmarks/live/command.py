@@ -20,7 +20,7 @@ from benchmarks.live.queries import QUERIES
 from benchmarks.live.report import document_of, print_report
 from benchmarks.live.suite import BUFFERS, QUICK_BUFFERS, VARIANTS, Contender, LiveOptions, run_live
 from benchmarks.report import save_json
-from benchmarks.run import parse_threads, print_machine
+from benchmarks.run import parse_counts, parse_threads, print_machine
 from penstock.calibration.machine import facts
 from penstock.cli.guard import CommandError
 
@@ -105,10 +105,4 @@ def parse_buffers(text: str, quick: bool) -> Sequence[int]:
     """Parse `100,1000`; nothing means the usual sizes."""
     if not text:
         return QUICK_BUFFERS if quick else BUFFERS
-    try:
-        sizes = sorted({int(part) for part in text.split(",")})
-    except ValueError:
-        raise CommandError(f"--buffers {text!r} is not a list of numbers: write e.g. 100,1000") from None
-    if sizes[0] < 1:
-        raise CommandError(f"--buffers {text!r}: a buffer has at least one row")
-    return sizes
+    return parse_counts(text, "--buffers", "100,1000")

@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-START_US = 1_700_000_000_000_000
-STEP_US = 3
-EVENT_TYPES = 3
+from benchmarks.workloads import EVENT_TYPES, START_US, STEP_US, zipf
+
 MAX_VALUE = 100
 SCHEMA = {"ts": "timestamp[us]", "key": "int64", "et": "int32", "val": "int64"}
 
@@ -43,7 +42,7 @@ def rows_of(feed: Feed) -> pa.Table:
     columns = {
         "ts": pa.array(times).cast(pa.timestamp("us")),
         "key": pa.array(_keys(random, feed)),
-        "et": pa.array(random.integers(0, EVENT_TYPES, feed.rows, dtype=np.int32)),
+        "et": pa.array(random.integers(0, len(EVENT_TYPES), feed.rows, dtype=np.int32)),
         "val": pa.array(random.integers(0, MAX_VALUE, feed.rows, dtype=np.int64)),
     }
     table = pa.table(columns)
@@ -53,9 +52,7 @@ def rows_of(feed: Feed) -> pa.Table:
 def _keys(random: np.random.Generator, feed: Feed) -> Ints:
     if not feed.zipf:
         return random.integers(0, feed.keys, feed.rows, dtype=np.int64)
-    sums = np.cumsum(1.0 / np.arange(1, feed.keys + 1))
-    ranks = np.searchsorted(sums, random.random(feed.rows) * sums[-1], side="right")
-    return np.asarray(random.permutation(feed.keys)[np.minimum(ranks, feed.keys - 1)], np.int64)
+    return zipf(random, feed.rows, feed.keys)
 
 
 def _arrival(random: np.random.Generator, times: Ints, most: int) -> Ints:

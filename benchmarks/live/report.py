@@ -27,7 +27,7 @@ def print_report(console: Console, report: Report) -> None:
     print_cases(console, report.cases)
     for query, found in groupby(report.latencies, key=lambda each: each.query):
         console.print(latency_table(query, list(found)))
-    figures = summary(report.cases)
+    figures = [*summary(report.cases), *report.figures]
     if figures:
         console.print(figure_table(figures))
 
@@ -64,7 +64,7 @@ def verdict(each: Latency) -> str:
 
 def document_of(report: Report, when: str, machine: Mapping[str, object]) -> dict[str, Any]:
     """Return a run as plain data: that of every suite, and its latencies."""
-    document = to_json("live", when, machine, report.cases, summary(report.cases))
+    document = to_json("live", when, machine, report.cases, [*summary(report.cases), *report.figures])
     return document | {"latencies": [asdict(each) for each in report.latencies]}
 
 

@@ -74,6 +74,7 @@ class Report:
 
     cases: list[Case] = field(default_factory=list)
     latencies: list[Latency] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
 
 
 def run_live(options: LiveOptions, workers: Sequence[Worker], progress: Progress) -> Report:

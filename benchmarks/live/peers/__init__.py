@@ -15,13 +15,14 @@ import pyarrow as pa
 from benchmarks.answers import agree, normalise
 from benchmarks.contenders import PENSTOCK_GROUP
 from benchmarks.figures import Case, Figure, ratio
-from benchmarks.live.feed import START_US, Feed
+from benchmarks.live.feed import Feed
 from benchmarks.live.measure import expected_of
 from benchmarks.live.points import Found, Point
 from benchmarks.live.queries import QUERIES
 from benchmarks.live.suite import SHARES, Contender, Latency, LiveOptions, Report, note
 from benchmarks.measure import NOT_AVAILABLE, Outcome
 from benchmarks.peers import PEER_GROUP
+from benchmarks.workloads import START_US
 from penstock.errors import PenstockError
 
 PLAIN = ("start", "end", "key", "value")
@@ -58,6 +59,10 @@ class Peer(Protocol):
         """Measure in an open loop at a rate in rows a second."""
         ...
 
+    def source(self, feed: Feed, threads: int) -> Found | None:
+        """Measure the source alone, whose rate bounds every query; None if rows are there beforehand."""
+        ...
+
 
 Opened = AbstractContextManager[Peer | None]
 Progress = Callable[[str], None]
@@ -85,6 +90,7 @@ def run_peers(
                     peer_case(peer, query, feed, run.threads, ours, progress) for query in options.queries
                 ]
                 report.cases += cases
+                report.figures += source_figures(peer, feed, run.threads)
                 if options.latency:
                     report.latencies += peer_latencies(peer, cases, feed, run.threads, progress)
 
@@ -103,6 +109,16 @@ def peer_case(
     return Case(
         query, feed.rows, feed.keys, tuple(outcomes), tuple(compared(outcomes)), f"beside {peer.name}"
     )
+
+
+def source_figures(peer: Peer, feed: Feed, threads: int) -> Iterator[Figure]:
+    """Say how fast a peer's source is by itself."""
+    try:
+        alone = peer.source(feed, threads)
+    except PeerError:
+        return
+    if alone is not None and alone.speed:
+        yield Figure(f"{peer.name}: its source alone", alone.speed / 1e6, unit="M rows/s")
 
 
 def peer_outcomes(peer: Peer, query: str, feed: Feed, threads: int) -> Iterator[Outcome]:

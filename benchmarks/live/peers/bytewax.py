@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.live.feed import START_US, Arrivals, Feed, rows_of
+from benchmarks.live.feed import Arrivals, Feed, rows_of
 from benchmarks.live.measure import QUANTILES, WARM, wait_until
 from benchmarks.live.points import Found
 from benchmarks.live.queries import QUERIES, completing_rows
+from benchmarks.workloads import START_US
 
 BATCH = 1_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -71,6 +72,10 @@ class Bytewax:
         waits = waits_of(query, several, table, np.array(moments) - begin, rate)
         quantiles = {name: float(np.quantile(waits, part)) for name, part in QUANTILES.items() if len(waits)}
         return Found(several.rows, time.perf_counter() - begin, 0.0, True, quantiles, len(waits))
+
+    def source(self, feed: Feed, threads: int) -> Found | None:
+        """Rows are in memory beforehand."""
+        return None
 
 
 def rows_in_batches(feed: Feed) -> list[list[Row]]:

@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from benchmarks.live.feed import START_US, Feed, rows_of
+from benchmarks.live.feed import Feed, rows_of
 from benchmarks.live.peers import PeerError
 from benchmarks.live.points import Found
+from benchmarks.workloads import START_US
 
 DRIVER = Path(__file__).with_name("LiveQueries.java")
 HEAP = "4g"

@@ -23,7 +23,7 @@ from benchmarks.live.measure import QUANTILES
 from benchmarks.live.peers import PeerError, ticks
 from benchmarks.live.points import Found
 from benchmarks.live.queries import QUERIES, completing_rows
-from benchmarks.streaming.processors import tree_seconds
+from benchmarks.streaming.runs import Batches
 from benchmarks.streaming.suite import ROCKSDB
 
 FILES = 10
@@ -61,13 +61,13 @@ class Spark:
         """Collect all results; a row far in the future closes all windows."""
         with self._session(threads) as spark:
             made = self._closed(spark, query, feed)
-        return plain_results(made.table())
+        return plain_results(pa.concat_tables(made.tables))
 
     def throughput(self, query: str, feed: Feed, threads: int) -> Mapping[str, Found]:
         """Measure the batches behind the warm ones, of equal files."""
         with self._session(threads) as spark:
             made = self._closed(spark, query, feed)
-        return {"": made.found(feed.rows // FILES)}
+        return {"": counted(made, feed.rows // FILES)}
 
     def latency(self, query: str, feed: Feed, threads: int, rate: float) -> Found:
         """Let a file appear when its last row is due; take when its results are with the driver."""
@@ -77,6 +77,10 @@ class Spark:
         with self._session(threads) as spark:
             made, begin = self._open_loop(spark, query, several, size, rate)
         return latency_of(query, several, made, begin, size, rate)
+
+    def source(self, feed: Feed, threads: int) -> Found | None:
+        """Rows are in files beforehand."""
+        return None
 
     @contextmanager
     def _session(self, threads: int) -> Iterator[Any]:
@@ -122,28 +126,11 @@ class Spark:
         return source, self.folder / f"checkpoint-{self._runs}"
 
 
-@dataclass
-class Batches:
-    """A sink: the results of each micro-batch, when they were with the driver, and the work done by then."""
-
-    tables: list[pa.Table] = field(default_factory=list)
-    clock: list[float] = field(default_factory=list)
-    work: list[float] = field(default_factory=list)
-
-    def __call__(self, frame: Any, number: int) -> None:
-        del number
-        self.tables.append(frame.toArrow())
-        self.clock.append(time.perf_counter())
-        self.work.append(tree_seconds())
-
-    def table(self) -> pa.Table:
-        return pa.concat_tables(self.tables)
-
-    def found(self, rows: int) -> Found:
-        """Count the batches of equal files behind the warm ones."""
-        first, last = WARM_FILES - 1, FILES - 1
-        seconds, work = self.clock[last] - self.clock[first], self.work[last] - self.work[first]
-        return Found(rows * (last - first), seconds, work)
+def counted(sink: Batches, rows: int) -> Found:
+    """Count the batches of equal files behind the warm ones."""
+    first, last = WARM_FILES - 1, FILES - 1
+    seconds, work = sink.clock[last] - sink.clock[first], sink.work[last] - sink.work[first]
+    return Found(rows * (last - first), seconds, work)
 
 
 def start(

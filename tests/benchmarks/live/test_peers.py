@@ -12,11 +12,12 @@ from benchmarks.live.measure import expected_of
 from benchmarks.live.peers import PeerError, PeerRun, plain, right, run_peers
 from benchmarks.live.peers.bytewax import open_bytewax
 from benchmarks.live.peers.flink import jars, open_flink
-from benchmarks.live.peers.spark import Batches, open_spark, sentinel
+from benchmarks.live.peers.spark import counted, open_spark, sentinel
 from benchmarks.live.points import Found
 from benchmarks.live.queries import QUERIES
 from benchmarks.live.suite import LiveOptions, Report
 from benchmarks.measure import NOT_AVAILABLE
+from benchmarks.streaming.runs import Batches
 
 FEED = Feed(rows=36_000, keys=200)
 PLAIN = [name for name, query in QUERIES.items() if not query.signal]
@@ -45,6 +46,9 @@ class Scripted:
     def throughput(self, query, feed, threads):
         return {"": Found(feed.rows, 2.0, 3.0), "tuned": Found(feed.rows, 1.0, 3.0)}
 
+    def source(self, feed, threads):
+        return Found(feed.rows, 0.5, 0.5)
+
     def latency(self, query, feed, threads, rate):
         return Found(feed.rows, 1.0, 1.0, True, {"p99": 0.01}, 7)
 
@@ -67,6 +71,7 @@ def test_a_peer_has_an_outcome_for_each_setting_and_is_compared_by_its_best():
         ("Scripted", True, 40_000),
         ("Scripted tuned", True, 40_000),
     ]
+    assert [(each.name, each.value) for each in report.figures] == [("Scripted: its source alone", 0.08)]
     assert [each.rate for each in report.latencies] == pytest.approx([4_000, 20_000, 32_000])
 
 
@@ -101,7 +106,7 @@ def test_every_query_without_signals_has_start_end_key_and_value(query):
 
 def test_spark_counts_the_batches_behind_the_warm_ones():
     sink = Batches(clock=[float(n * n) for n in range(12)], work=[float(n) for n in range(12)])
-    found = sink.found(100)
+    found = counted(sink, 100)
     assert (found.rows, found.seconds, found.cpu_seconds) == (600, 81.0 - 9.0, 6.0)
 
 
