@@ -14,20 +14,11 @@ import pyarrow as pa
 import penstock as pk
 from benchmarks.figures import Case, Figure, named, ratio
 from benchmarks.measure import Contender, Outcome, compare
+from benchmarks.options import SuiteOptions
 from benchmarks.peers import PEER_GROUP
 
 WINDOW = 1_000_000  # ticks
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class JoinsOptions:
-    """What to run, and how often; `rows` are those of each side."""
-
-    rows: int
-    repeat: int
-    threads: int
-    peers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +35,7 @@ class Subject:
     targets: dict[str, float]
 
 
-def joins_cases(options: JoinsOptions, progress: Progress) -> list[Case]:
+def joins_cases(options: SuiteOptions, progress: Progress) -> list[Case]:
     """Run every question."""
     made = (windows, duplicates, nearest, intervals)
     # Each row meets a hundred others here, which the peer writes down: a tenth of the rows is as much work for it.
@@ -52,7 +43,7 @@ def joins_cases(options: JoinsOptions, progress: Progress) -> list[Case]:
     return [run_case(subject, options, progress) for subject in subjects]
 
 
-def run_case(subject: Subject, options: JoinsOptions, progress: Progress) -> Case:
+def run_case(subject: Subject, options: SuiteOptions, progress: Progress) -> Case:
     """Line up the contenders of a question and compare them."""
     progress(subject.name)
     outcomes = compare(contenders(subject, options), options.repeat, progress)
@@ -69,7 +60,7 @@ def figures(subject: Subject, outcomes: Sequence[Outcome]) -> tuple[Figure, ...]
     )
 
 
-def contenders(subject: Subject, options: JoinsOptions) -> list[Contender]:
+def contenders(subject: Subject, options: SuiteOptions) -> list[Contender]:
     """Ourselves, and the peers asked for."""
     left = pk.from_arrow(subject.left, time="t", name="a")
     right = pk.from_arrow(subject.right, time="t", name="b")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,10 +12,11 @@ from rich.console import Console
 from benchmarks.contenders import ALL_PEERS, Field, open_field
 from benchmarks.figures import Case, Figure
 from benchmarks.iawj.command import run_joins
-from benchmarks.joins import JoinsOptions, joins_cases
+from benchmarks.joins import joins_cases
 from benchmarks.measure import MINIMUM_REPEAT
 from benchmarks.memory import memory_figures
 from benchmarks.on_spark.suite import SparkOptions, spark_bench
+from benchmarks.options import SuiteOptions
 from benchmarks.peers import limit_polars_threads
 from benchmarks.reference import Reference
 from benchmarks.reference.swag import load_swag
@@ -25,9 +26,9 @@ from benchmarks.scale.command import run_scale
 from benchmarks.startup import startup_figures
 from benchmarks.streaming.suite import StreamingOptions, streaming_cases
 from benchmarks.suites import SWEEP_KEYS, Options, Progress, ysb_cases
-from benchmarks.swag.suite import SwagOptions, flat_figures, swag_cases
+from benchmarks.swag.suite import flat_figures, swag_cases
 from benchmarks.sweep_report import print_cases, summary
-from benchmarks.tilt.suite import TiltOptions, batch_figure, tilt_cases
+from benchmarks.tilt.suite import batch_figure, tilt_cases
 from benchmarks.windows import WindowOptions, window_cases
 from benchmarks.workloads import YsbKeyed
 from penstock.calibration.machine import facts
@@ -136,9 +137,7 @@ def run_windows(request: BenchRequest, field: Field, progress: Progress) -> Run:
 
 def run_swag(request: BenchRequest, field: Field, progress: Progress) -> Run:
     """Run the sliding windows, and collect every target."""
-    options = SwagOptions(
-        rows_of(request), repeat_of(request, WINDOW_REPEAT), request.quick, max(field.threads), field.peers
-    )
+    options = asked(request, field, WINDOW_REPEAT)
     cases = swag_cases(options, load_swag(), progress)
     return cases, (*summary(cases), *flat_figures(cases))
 
@@ -178,16 +177,21 @@ def run_streaming(console: Console, request: BenchRequest, cores: int) -> None:
 
 def run_pairs(request: BenchRequest, field: Field, progress: Progress) -> Run:
     """Run the joins. Each side has a tenth of the rows of other suites."""
-    rows, repeat = max(rows_of(request) // QUICK_PART, 1000), repeat_of(request, WINDOW_REPEAT)
-    return joins_cases(JoinsOptions(rows, repeat, max(field.threads), field.peers), progress), ()
+    options = asked(request, field, WINDOW_REPEAT)
+    return joins_cases(replace(options, rows=max(options.rows // QUICK_PART, 1000)), progress), ()
 
 
 def run_tilt(request: BenchRequest, field: Field, progress: Progress) -> Run:
     """Run the operators and applications over regular signals, and collect every target."""
-    repeat = repeat_of(request, request.repeat)
-    options = TiltOptions(rows_of(request), repeat, max(field.threads), tuple(field.peers))
+    options = asked(request, field, request.repeat)
     cases = tilt_cases(options, load_tilt(), progress)
     return cases, (*summary(cases), batch_figure([case for case in cases if case.sweep]))
+
+
+def asked(request: BenchRequest, field: Field, most: int) -> SuiteOptions:
+    """Build the options of a suite from the flags; at most `most` rounds."""
+    repeat = repeat_of(request, most)
+    return SuiteOptions(rows_of(request), repeat, max(field.threads), tuple(field.peers), request.quick)
 
 
 def rows_of(request: BenchRequest) -> int:

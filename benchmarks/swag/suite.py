@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from benchmarks.figures import Case, Figure, named
+from benchmarks.options import SuiteOptions
 from benchmarks.reference import NoCompilerError
 from benchmarks.reference.swag import SwagReference
 from benchmarks.swag.catalogue import QUESTIONS, overlap_case
@@ -32,19 +32,8 @@ BY_SIZE, BY_SLIDE = "slide 1, by size", f"size {SIZE}, by slide"
 BY_SHAPE, BY_RATIO = f"size {SIZE}, slide 1, by order of data", "slides that do not divide, and some that do"
 
 
-@dataclass(frozen=True, slots=True)
-class SwagOptions:
-    """What to run, and how often. `quick` leaves out points, not questions."""
-
-    rows: int
-    repeat: int = 3
-    quick: bool = False
-    threads: int = 2
-    peers: tuple[str, ...] = ()
-
-
 def swag_cases(
-    options: SwagOptions, reference: SwagReference | NoCompilerError, progress: Progress
+    options: SuiteOptions, reference: SwagReference | NoCompilerError, progress: Progress
 ) -> list[Case]:
     """Run the sweeps, then the questions."""
     sweeps = chain.from_iterable(
@@ -58,7 +47,7 @@ def swag_cases(
 
 
 def sweep_cases(
-    options: SwagOptions, reference: SwagReference | NoCompilerError, subject: Subject, progress: Progress
+    options: SuiteOptions, reference: SwagReference | NoCompilerError, subject: Subject, progress: Progress
 ) -> Iterator[Case]:
     """All sweeps of one subject over one array; the orders of data only where order could matter."""
     data = numbers(Shape.RANDOM, subject.dtype, options.rows)
@@ -73,7 +62,7 @@ def sweep_cases(
         yield count_case(subject, ordered, point, reference, rounds, progress)
 
 
-def points(subject: Subject, options: SwagOptions) -> Iterator[Point]:
+def points(subject: Subject, options: SuiteOptions) -> Iterator[Point]:
     """The points of the sweeps over sizes and slides: fewer for subjects that set no bar, or if quick."""
     main = subject in MAIN
     every = (1 if main else 3) * (3 if options.quick else 1)
@@ -89,7 +78,7 @@ def points(subject: Subject, options: SwagOptions) -> Iterator[Point]:
 
 
 def spiky_cases(
-    options: SwagOptions, reference: SwagReference | NoCompilerError, progress: Progress
+    options: SuiteOptions, reference: SwagReference | NoCompilerError, progress: Progress
 ) -> Iterator[Case]:
     """Time windows over arrivals of very uneven rate."""
     table = spiky(options.rows)
@@ -97,7 +86,7 @@ def spiky_cases(
         yield time_case(table, SECONDS, every, reference, options.repeat, progress)
 
 
-def whole_cases(options: SwagOptions, progress: Progress) -> Iterator[Case]:
+def whole_cases(options: SuiteOptions, progress: Progress) -> Iterator[Case]:
     """Overlap, and the questions."""
     rounds = options.repeat * (1 if options.quick else WHOLE_ROUNDS)
     for keys in (1, 100):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
@@ -13,6 +12,7 @@ import penstock as pk
 from benchmarks.contenders import CPP_GROUP, PENSTOCK_GROUP
 from benchmarks.figures import Case, Figure, named, ratio
 from benchmarks.measure import Contender, Outcome, compare
+from benchmarks.options import SuiteOptions
 from benchmarks.peers import PEER_GROUP, failing
 from benchmarks.reference import NoCompilerError, Reference, load_reference
 from benchmarks.reference.tilt import TYPES, TiltReference
@@ -35,18 +35,8 @@ COMPILE_MS = 150.0
 Progress = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class TiltOptions:
-    """What to run, and how often."""
-
-    rows: int
-    repeat: int = 3
-    threads: int = 2
-    peers: tuple[str, ...] = ()
-
-
 def tilt_cases(
-    options: TiltOptions, reference: TiltReference | NoCompilerError, progress: Progress
+    options: SuiteOptions, reference: TiltReference | NoCompilerError, progress: Progress
 ) -> list[Case]:
     """Memory alone, every application, some of them by key, then batches of every size."""
     # Whole patterns and windows: every contender then answers the same.
@@ -60,7 +50,7 @@ def tilt_cases(
 def application_case(
     asked: Application,
     rows: int,
-    options: TiltOptions,
+    options: SuiteOptions,
     reference: TiltReference | NoCompilerError,
     progress: Progress,
 ) -> Case:
@@ -114,7 +104,7 @@ def cpp_contenders(
 
 
 def peer_contenders(
-    asked: Application, tables: Sequence[pa.Table], options: TiltOptions
+    asked: Application, tables: Sequence[pa.Table], options: SuiteOptions
 ) -> Iterator[Contender]:
     """Other libraries, where they can be asked."""
     for name, make, _ in PEERS.get(asked.name, ()):
@@ -154,7 +144,7 @@ def collect_contender(asked: Application, tables: Sequence[pa.Table], threads: i
 
 
 def application_figures(
-    asked: Application, rows: int, outcomes: Sequence[Outcome], options: TiltOptions, run: DenseRun
+    asked: Application, rows: int, outcomes: Sequence[Outcome], options: SuiteOptions, run: DenseRun
 ) -> Iterator[Figure]:
     """Speed against the bar, C++, peers, two threads, no fusion; and how long compiling took."""
     ours, reads = named(outcomes, KERNEL), read_speed()
@@ -190,7 +180,7 @@ def _reader() -> Reference | None:
         return None
 
 
-def batch_cases(rows: int, options: TiltOptions, progress: Progress) -> list[Case]:
+def batch_cases(rows: int, options: SuiteOptions, progress: Progress) -> list[Case]:
     """Trend by `run`, as a user gives it batches: a batch costs a push, unless small ones are gathered."""
     asked = next(each for each in APPLICATIONS if each.name == "trend")
     tables = asked.tables(rows)

@@ -10,13 +10,14 @@ from benchmarks import windows
 from benchmarks.answers import agree, normalise
 from benchmarks.figures import Case, Figure
 from benchmarks.measure import Outcome, compare
+from benchmarks.options import SuiteOptions
 from benchmarks.reference import NoCompilerError
 from benchmarks.reference.swag import load_swag
 from benchmarks.swag import sweeps
 from benchmarks.swag.catalogue import QUESTIONS, overlap_case
 from benchmarks.swag.questions import Peer, question_case, question_contenders
 from benchmarks.swag.subjects import MAIN, Shape, numbers, spiky
-from benchmarks.swag.suite import BY_SIZE, SwagOptions, flat_figures, points
+from benchmarks.swag.suite import BY_SIZE, flat_figures, points
 from benchmarks.sweep_report import print_cases, summary
 from benchmarks.workloads import YsbKeyed
 
@@ -134,7 +135,7 @@ def test_overlap_is_compared_with_tumbling():
 
 
 def test_a_quick_run_leaves_out_points_but_no_bar():
-    options = SwagOptions(4_000_000)
+    options = SuiteOptions(4_000_000)
     full, quick = (list(points(MAIN[0], each)) for each in (options, replace(options, quick=True)))
     assert len(quick) < len(full)
     assert [point.bar for point in quick if point.bar] == [170, 820, 2_600, 5_000, 4_900]
@@ -142,7 +143,7 @@ def test_a_quick_run_leaves_out_points_but_no_bar():
 
 
 def test_windows_longer_than_the_data_are_not_swept():
-    assert max(point.size for point in points(MAIN[0], SwagOptions(2_000))) == 1024
+    assert max(point.size for point in points(MAIN[0], SuiteOptions(2_000))) == 1024
 
 
 def outcome(name, seconds, **more):

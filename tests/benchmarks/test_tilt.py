@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from benchmarks.options import SuiteOptions
 from benchmarks.reference import NoCompilerError
 from benchmarks.reference.tilt import load_tilt
 from benchmarks.tilt import applications, keyed
 from benchmarks.tilt.applications import APPLICATIONS
 from benchmarks.tilt.peers import PEERS, polars
-from benchmarks.tilt.suite import TiltOptions, application_case, batch_figure
+from benchmarks.tilt.suite import application_case, batch_figure
 from tests.examples import test_applications as examples
 
 ROWS = 10_000
@@ -40,7 +41,7 @@ def test_a_peers_query_runs_when_it_is_called_and_not_before() -> None:
 
 @pytest.mark.parametrize("asked", APPLICATIONS, ids=lambda each: each.name)
 def test_everyone_who_can_answer_an_application_gives_the_same(asked) -> None:
-    options = TiltOptions(ROWS, 3, 2, ("polars", "pandas"))
+    options = SuiteOptions(ROWS, 3, 2, ("polars", "pandas"))
     case = application_case(asked, ROWS, options, load_tilt(), quiet)
     answered = [each for each in case.outcomes if not each.error]
     assert all(each.agrees for each in answered)
