@@ -16,6 +16,7 @@ TESTS = Path(__file__).parent
 FIXTURES = TESTS / "fixtures"
 # What `make check` leaves to `make test`, beside tests that are marked one by one.
 SLOW = (
+    "cluster",  # starts a Spark cluster
     "oracle",  # compiles a new query for each example
     "security",  # starts many processes
     "spark",  # starts Spark

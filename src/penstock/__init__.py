@@ -28,6 +28,7 @@ from penstock.errors import (
     SchemaMismatchError,
     SignalError,
     SourceError,
+    SparkSettingWarning,
     SqlError,
     StateError,
     UnfinishedError,
@@ -80,10 +81,12 @@ if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
     from penstock.runtime.metrics import Metrics
     from penstock.spark.bound import from_spark
+    from penstock.spark.deploy.ship import ship
     from penstock.spark.session import spark_session
     from penstock.spark.streaming.executor_errors import streaming_problem
     from penstock.spark.streaming.metrics import StreamingMetrics
     from penstock.spark.streaming.sinks import delta_sink
+    from penstock.spark.table_scan import table_scan
     from penstock.state.state import State
 
 __version__ = "0.2.0"
@@ -106,6 +109,7 @@ __all__ = [
     "Signal",
     "SignalError",
     "SourceError",
+    "SparkSettingWarning",
     "SqlError",
     "State",
     "StateError",
@@ -156,6 +160,7 @@ __all__ = [
     "scan_kafka",
     "scan_stream",
     "session",
+    "ship",
     "skew",
     "sliding",
     "spark_session",
@@ -165,6 +170,7 @@ __all__ = [
     "streaming_problem",
     "sum",
     "table",
+    "table_scan",
     "tumbling",
     "unbounded",
     "var",
@@ -192,10 +198,12 @@ _NAMES = {
     "runtime.metrics": "Metrics",
     "state.state": "State",
     "spark.bound": "from_spark",
+    "spark.deploy.ship": "ship",
     "spark.session": "spark_session",
     "spark.streaming.executor_errors": "streaming_problem",
     "spark.streaming.sinks": "delta_sink",
     "spark.streaming.metrics": "StreamingMetrics",
+    "spark.table_scan": "table_scan",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 from penstock.algorithms.expressions.host_columns import HostColumns, Use
 from penstock.algorithms.hash_table.number_keys import index_kernel
 from penstock.algorithms.hash_table.text_kernels import intern_kernel
-from penstock.ir import nodes as ir
 from penstock.loop.nodes import I32, I64, Kernel
 from penstock.runtime.implied_times import implied_times
 from penstock.runtime.kernels import Call, KernelCall, Texts
@@ -57,14 +56,14 @@ def once(made: dict[_Key, _Made], key: _Key, make: Callable[[], _Made]) -> _Made
     return found
 
 
-def preparation(host: HostColumns, source: ir.Object, uses: Sequence[Use]) -> Prepare:
+def preparation(host: HostColumns, time: Time, uses: Sequence[Use]) -> Prepare:
     """Return the function that adds host columns. Without host columns, Arrow's functions are not imported."""
     if not host.fields:
         return lambda batch, first_row: batch
     from penstock.algorithms.expressions.arrow_compute import host_function  # noqa: PLC0415
 
-    added = host_function(host.fields, source.schema, uses)
-    return _numbered(added, source.time) if source.time.implied else lambda batch, first_row: added(batch)
+    added = host_function(host.fields, host.source, uses)
+    return _numbered(added, time) if time.implied else lambda batch, first_row: added(batch)
 
 
 def _numbered(added: Callable[[pa.RecordBatch], pa.RecordBatch], time: Time) -> Prepare:

@@ -17,7 +17,7 @@ from penstock.plan.nodes import Source
 from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
 from penstock.sources.arrow import InMemory, bind, is_frame
-from penstock.sources.bound import Bound, OnFiles, is_on_files, is_present, is_unplaced
+from penstock.sources.bound import Bound, OnFiles, access_of, is_on_files, is_present, is_unplaced
 from penstock.sources.conform import check, conformer, unchanged
 from penstock.sources.malformed import Arrived, Malformed
 
@@ -83,7 +83,7 @@ def _rows(
     else:
         return needed_rows(source, data, compiled, session, engine)
     names = list(compiled.columns[source.name])
-    return (batch.select(names) for batch in sifted(source, given, session))
+    return (batch.select(names) for batch in sifted(source, given, session, access_of(data)))
 
 
 def needed_rows(

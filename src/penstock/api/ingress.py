@@ -16,6 +16,7 @@ from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 from penstock.sources.conform import Conform, check, conformer
 from penstock.sources.malformed import HISTORY, NO_TIME, Arrived, Bad, quarantine_table, without_time
 from penstock.sources.side_output import file_name, put_next
+from penstock.storage.access import LOCAL, Access
 
 _WHOLE = ""  # the split of a stream without splits
 
@@ -31,6 +32,7 @@ class Ingress:
     paced: bool = False
     rows: int = 0
     known: tuple[pa.Schema, Conform] | None = None
+    access: Access = LOCAL
 
     def open(self, now: int) -> Ingress:
         """Begin; from now on late rows are tracked if `late_to` is set."""
@@ -120,10 +122,10 @@ class Ingress:
         if callable(late_to):
             late_to(rows)
         elif late_to is not None:
-            put_next(late_to, file_name(self.source.name), pa.Table.from_batches([rows]))
+            put_next(late_to, file_name(self.source.name), pa.Table.from_batches([rows]), self.access)
 
     def _quarantine(self, bad: Sequence[Bad]) -> None:
-        quarantine(self.source, bad)
+        quarantine(self.source, bad, self.access)
 
 
 def _latest(given: Arrived, source: Source) -> int | None:
@@ -157,14 +159,16 @@ def timed_rows(batch: pa.RecordBatch, source: Source, first: int) -> tuple[pa.Re
     )
 
 
-def quarantine(source: Source, bad: Sequence[Bad]) -> None:
+def quarantine(source: Source, bad: Sequence[Bad], access: Access) -> None:
     """Write malformed records to the quarantine folder, if there is one."""
     folder = source.edges.quarantine_to
     if bad and source.on_bad == "quarantine" and folder is not None:
-        put_next(folder, file_name(source.name), quarantine_table(source.name, bad))
+        put_next(folder, file_name(source.name), quarantine_table(source.name, bad), access)
 
 
-def sifted(source: Source, given: Iterable[Arrived], session: Session) -> Iterator[pa.RecordBatch]:
+def sifted(
+    source: Source, given: Iterable[Arrived], session: Session, access: Access
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a bounded source; quarantine and count malformed records."""
     rows = 0
     for each in given:
@@ -172,6 +176,6 @@ def sifted(source: Source, given: Iterable[Arrived], session: Session) -> Iterat
             timed_rows(each.batch, source, rows) if source.on_bad == "quarantine" else (each.batch, [])
         )
         rows += each.batch.num_rows
-        quarantine(source, [*each.bad, *bad])
+        quarantine(source, [*each.bad, *bad], access)
         session.skip(source.name, each.out, len(each.bad) + len(bad))
         yield batch

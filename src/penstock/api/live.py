@@ -24,6 +24,7 @@ from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import SharedStep
 from penstock.runtime.stage import START_OF_TIME
 from penstock.sources.arrow import Once, is_frame
+from penstock.sources.bound import access_of
 from penstock.sources.coalesce_batches import gathered
 from penstock.sources.live_files import Clock
 from penstock.sources.malformed import Arrived
@@ -78,7 +79,12 @@ class Live:
             self._session.load(as_state(state).tables(self._compiled.signature))
         fill_tables(stream, self._session)
         self._gates = {
-            name: Ingress(source, self._compiled.columns[name], self._session).open(self._now())
+            name: Ingress(
+                source,
+                self._compiled.columns[name],
+                self._session,
+                access=access_of(stream.data.get(name)),
+            ).open(self._now())
             for name, source in self._sources.items()
         }
         self._histories: dict[str, Backfill] = {}
@@ -202,9 +208,15 @@ class Live:
             )
         return State.of(self._compiled.signature, self._session.save())
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the state of the query to a file, to resume with `open(state=path)`."""
-        self.state().save(path)
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        storage_options: Mapping[str, object] | None = None,
+        filesystem: object = None,
+    ) -> None:
+        """Write the state of the query to a file, to resume with `open(state=path)`. The path may be a URI, as in `scan`."""
+        self.state().save(path, storage_options=storage_options, filesystem=filesystem)
 
     def __enter__(self) -> Self:
         return self
@@ -252,9 +264,15 @@ class Run:
             )
         return self._live.state()
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the state of the query to a file, to resume with `run(..., state=path)`."""
-        self.state().save(path)
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        storage_options: Mapping[str, object] | None = None,
+        filesystem: object = None,
+    ) -> None:
+        """Write the state of the query to a file, to resume with `run(..., state=path)`. The path may be a URI, as in `scan`."""
+        self.state().save(path, storage_options=storage_options, filesystem=filesystem)
 
     def _results(self) -> Iterator[pa.RecordBatch]:
         for made in self.pushes():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 from penstock.api.arguments import shown
 from penstock.api.late_and_malformed import Folder, LateTo, edges_of
 from penstock.api.names import Unnamed
+from penstock.api.storage import access_to
 from penstock.api.stream import Stream
 from penstock.api.stream_time import Every, time_of_source
 from penstock.errors import BindingError, DurationError, ExpressionTypeError, SchemaMismatchError
@@ -100,8 +102,15 @@ def scan(
     idle_after: Duration | None = None,
     version: int | None = None,
     snapshot: int | None = None,
+    storage_options: Mapping[str, object] | None = None,
+    filesystem: object = None,
 ) -> Stream:
     r"""Make a stream of files: a path, a folder, a glob or a list of them, read when the query runs.
+
+    Paths may be URIs of object stores (`s3:// s3a:// gs:// abfss:// az://`), of Hadoop (`hdfs://`) or of this machine
+    (`file://`). Credentials come from `storage_options=` (names as in Delta and Polars: `access_key_id, secret_access_key,
+    region, endpoint`, …), else from the running Spark session (`spark.hadoop.fs.*`), else from the environment of the
+    process that reads; `filesystem=` takes a file system of pyarrow or fsspec instead.
 
     The format (parquet, arrow, csv or json) is inferred from the names unless given; `schema=` sets the types of text
     formats, otherwise inferred from the first file. Folders named `column=value` become columns.
@@ -118,7 +127,9 @@ def scan(
     """
     from penstock.sources.open import open_data  # noqa: PLC0415 - loaded on first use
 
-    data = open_data(paths, format, None if schema is None else as_schema(schema), version, snapshot)
+    access = access_to(paths, storage_options, filesystem)
+    declared = None if schema is None else as_schema(schema)
+    data = open_data(paths, format, declared, version, snapshot, access)
     edges = edges_of(on_bad, late_to, quarantine_to, idle_after)
     return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data, edges)
 

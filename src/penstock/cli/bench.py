@@ -23,8 +23,7 @@ def run_benchmarks(context: typer.Context) -> None:
     folder = repository()
     if folder is None:
         raise CommandError(ABSENT)
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
+    sys.path.insert(0, str(folder))  # before any other package of this name
     command = typer.main.get_command(import_module("benchmarks.command").app)
     code = command.main(context.args, "bench", standalone_mode=False, parent=context.parent)
     if code:

@@ -174,8 +174,23 @@ def doctor(
         bool, typer.Option("--calibrate", help="Measure joins on this machine, for algorithm='auto'.")
     ] = False,
     scale: Annotated[float, typer.Option(min=0.001, help="Of a calibration: less is quicker.")] = 0.2,
+    spark: Annotated[
+        str | None,
+        typer.Option("--spark", metavar="MASTER", help="Report on the executors of a Spark cluster."),
+    ] = None,
+    path: Annotated[
+        list[str] | None, typer.Option(help="With --spark: a path that executors must reach.")
+    ] = None,
+    ship: Annotated[bool, typer.Option("--ship", help="With --spark: give them Penstock first.")] = False,
 ) -> None:
-    """Report the capabilities of this machine and this installation, and what is missing."""
+    """Report the capabilities of this machine and this installation, or of a cluster, and what is missing."""
+    if spark is not None:
+        from penstock.cli.doctor_spark import examine_cluster  # noqa: PLC0415 - --help stays quick
+
+        examine_cluster(spark, path or [], ship)
+        return
+    if path or ship:
+        raise CommandError("--path and --ship go with --spark MASTER")
     if calibrate:
         from penstock.cli.joins import run_calibration  # noqa: PLC0415 - --help stays quick
 
@@ -184,3 +199,48 @@ def doctor(
     from penstock.cli.doctor import examine  # noqa: PLC0415 - --help stays quick
 
     examine()
+
+
+@app.command()
+def pack(
+    output: Annotated[
+        Path, typer.Argument(metavar="ARCHIVE.tar.gz", help="Where to write the archive.")
+    ] = Path("penstock.tar.gz"),
+    python: Annotated[str | None, typer.Option(help="The executors' Python; by default this one.")] = None,
+    machine: Annotated[str | None, typer.Option(help="Their processors: x86_64 or aarch64.")] = None,
+    add: Annotated[list[str] | None, typer.Option(help="A further package, installed here.")] = None,
+) -> None:
+    """Pack Penstock and its packages for Spark's executors: --conf spark.archives=ARCHIVE.tar.gz#penstock."""
+    from penstock.spark.deploy.pack import Target, pack_archive  # noqa: PLC0415 - --help stays quick
+
+    given = {name: value for name, value in (("python", python), ("machine", machine)) if value is not None}
+    path = pack_archive(output, Target(**given), add=add or [])
+    typer.echo(f"{path}: {path.stat().st_size / 1e6:.0f} MB; --conf spark.archives={path}#penstock")
+
+
+state = typer.Typer(no_args_is_help=True, help="Look into the checkpoint of a streaming query on Spark.")
+app.add_typer(state, name="state")
+Checkpoint = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The folder of a stream's checkpoint.")]
+Batch = Annotated[int | None, typer.Option(help="The state after this batch; by default after the last.")]
+
+
+@state.command("ls")
+def list_state(checkpoint: Checkpoint, batch: Batch = None) -> None:
+    """List the shards: sizes, rows of each table, row counts and the latest time of each split."""
+    from penstock.cli.state import list_shards  # noqa: PLC0415 - --help stays quick
+
+    list_shards(checkpoint, batch)
+
+
+@state.command("show")
+def show_state(
+    checkpoint: Checkpoint,
+    table: Annotated[str | None, typer.Option(help="One table, by a name that ls tells.")] = None,
+    shard: Annotated[int | None, typer.Option(help="One shard, by its label.")] = None,
+    batch: Batch = None,
+    limit: Annotated[int, typer.Option(min=0, help="Rows to print of each table.")] = 20,
+) -> None:
+    """Print the rows of the state: open panes, waiting rows, sessions."""
+    from penstock.cli.state import show_tables  # noqa: PLC0415 - --help stays quick
+
+    show_tables(checkpoint, batch, table, shard, limit)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from penstock.analysis.predicates import conjuncts
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
-from penstock.ir import nodes as ir
+from penstock.physical.nodes import Rows
 from penstock.physical.split_joins import own_column
 from penstock.types.pairing import left_column, right_column
 
@@ -47,7 +47,7 @@ class Band:
         return bool(self.lower) + bool(self.upper)
 
 
-def band_of(where: ex.Expr, left: ir.Object, right: ir.Object) -> Band | None:
+def band_of(where: ex.Expr, left: pa.Schema, right: pa.Schema) -> Band | None:
     """Find a right column that conjuncts of a condition compare with values of the left row alone."""
     found: dict[str, Band] = {}
     for function, one, other in _comparisons(where):
@@ -86,12 +86,12 @@ def _is_finite(value: object) -> bool:
     return value is not None and not (isinstance(value, float) and not math.isfinite(value))
 
 
-def _bound(one: ex.Expr, other: ex.Expr, sides: tuple[ir.Object, ir.Object]) -> Bound | None:
+def _bound(one: ex.Expr, other: ex.Expr, sides: tuple[pa.Schema, pa.Schema]) -> Bound | None:
     """A comparison of right columns with left ones, if their types are comparable."""
     right, left = _over(one, 1), _over(other, 0)
     if right is None or left is None:
         return None
-    alike = _alike(type_of(left, sides[0].schema), type_of(right, sides[1].schema))
+    alike = _alike(type_of(left, sides[0]), type_of(right, sides[1]))
     return Bound(right, left) if alike else None
 
 
@@ -115,11 +115,9 @@ def _alike(first: pa.DataType, second: pa.DataType) -> bool:
     )
 
 
-def bounds_samples(band: Band, side: int, rows: ir.Object) -> tuple[ir.Samples, ir.Object]:
+def bounds_of(band: Band, side: int, rows: pa.Schema) -> tuple[Rows, pa.Schema]:
     """The bounds of one side as columns of its rows: the lower bounds, then the upper ones."""
     bounds = (*band.lower, *band.upper)
     exprs = [each.right if side else each.left for each in bounds]
     fields = tuple(ex.Field(f"bound{place}", each) for place, each in enumerate(exprs))
-    schema = pa.schema([pa.field(each.name, type_of(each.expr, rows.schema)) for each in fields])
-    samples = ir.Samples(rows.name, None, fields)
-    return samples, ir.Object(f"{rows.name}.bounds", samples, schema, rows.time)
+    return Rows((), fields), pa.schema([pa.field(each.name, type_of(each.expr, rows)) for each in fields])

@@ -67,9 +67,6 @@ def _chosen(body: Windowed, program: Program, force: str | None) -> tuple[Choice
     return tuple(_in_lanes(each, body, force) for each in facts)
 
 
-# --- the way ------------------------------------------------------------------------------------------------
-
-
 # --- the algorithm ------------------------------------------------------------------------------------------
 
 
@@ -95,6 +92,11 @@ def _in_panes(facts: ReductionFacts, domain: Window, force: str | None) -> Choic
     if force is not None:
         return Choice(force, "panes", "asked for")
     return Choice(RECOMPUTE, "panes", f"a window has {panes} panes only, soon merged anew")
+
+
+def over_samples(facts: ReductionFacts, force: str | None = None) -> Choice:
+    """Choose the algorithm of a reduction over the samples of a signal, whose spans overlap like look-backs."""
+    return _in_lanes(facts, Lookback("", (), (), (), ()), force)
 
 
 def _in_lanes(facts: ReductionFacts, body: Windowed | RollingJoin, force: str | None) -> Choice:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -13,11 +13,11 @@ from penstock.expr import nodes as ex
 from penstock.expr.arithmetic import bounds
 from penstock.expr.show import show
 from penstock.expr.typing import type_of
-from penstock.ir import joins as jn
-from penstock.ir import nodes as ir
+from penstock.ir.join_scope import pair_scope
 from penstock.ir.signals import nodes as temporal
+from penstock.physical import nodes as ph
+from penstock.physical.written_form import Definitions, aggregates, definitions
 from penstock.types.arrow import kind_of
-from penstock.types.pairing import JOIN_TIME, left_column, right_column
 from penstock.types.windows import WINDOW_END, WINDOW_START
 
 _OPERATORS = {"add", "sub", "mul", "neg", "abs", "floordiv", "mod", "quotient", "remainder"}
@@ -28,11 +28,12 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The names in scope of an expression: columns, and the reductions that `Reduced` refers to."""
+    """The names in scope of an expression: columns, the reductions that `Reduced` refers to, and hidden columns."""
 
     schema: pa.Schema
     reductions: tuple[ex.Aggregate, ...] = ()
     types: tuple[pa.DataType, ...] = ()
+    hidden: Definitions = field(default_factory=dict)
 
     def type_of(self, expr: ex.Expr) -> pa.DataType:
         return type_of(expr, self.schema, self.types)
@@ -48,7 +49,7 @@ class _Scope:
                     return ex.Column(name.partition(".")[2])
             return node
 
-        return show(ex.rewrite(expr, rule))
+        return show(ex.rewrite(ex.substitute(expr, self.hidden), rule))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +62,12 @@ class _Suspect:
     remedy: str
 
 
-def overflow_message(this: ir.Object, program: ir.Program) -> str:
-    """Return an error message that names the integer results of an object that may have overflowed.
+def overflow_message(node: ph.Node, plan: ph.Plan) -> str:
+    """Return an error message that names the integer results of a node that may have overflowed.
 
     A kernel reports that one of its results overflowed, not which one.
     """
-    found = list(dict.fromkeys(_suspects(this, program)))
+    found = list(dict.fromkeys(_suspects(node, plan)))
     if not found:
         return "an integer result does not fit its type; cast an operand to float64, or filter such rows out"
     if len(found) == 1:
@@ -80,11 +81,11 @@ def overflow_message(this: ir.Object, program: ir.Program) -> str:
     )
 
 
-def _suspects(this: ir.Object, program: ir.Program) -> Iterator[_Suspect]:
-    for expr, scope in _expressions(this, program):
-        for node in ex.walk(expr):
+def _suspects(node: ph.Node, plan: ph.Plan) -> Iterator[_Suspect]:
+    for expr, scope in _expressions(node, plan):
+        for part in ex.walk(expr):
             with suppress(PenstockError):  # a pass renamed a column: skip this expression, name the others
-                yield from _suspect(node, scope)
+                yield from _suspect(part, scope)
 
 
 def _suspect(node: ex.Expr, scope: _Scope) -> Iterator[_Suspect]:
@@ -148,50 +149,42 @@ def _range(arg: ex.Expr, scope: _Scope) -> tuple[int, int] | None:
 # --- expressions and their scopes -------------------------------------------------------------------------
 
 
-def _expressions(this: ir.Object, program: ir.Program) -> Iterator[tuple[ex.Expr, _Scope]]:
-    match this.body:
-        case ir.Signals(sources=sources, program=signals):
-            inputs = {
-                name: program[source].schema for name, source in zip(signals.inputs, sources, strict=True)
-            }
+def _expressions(node: ph.Node, plan: ph.Plan) -> Iterator[tuple[ex.Expr, _Scope]]:
+    inputs = plan.inputs_of(node)
+    match node.op:
+        case ph.Signals(program=signals):
+            schemas = {name: source.schema for name, source in zip(signals.inputs, inputs, strict=True)}
             for each in signals.objects:
-                yield from _of_signal(each, signals, inputs)
-        case jn.Join() | jn.Asof() | jn.RollingJoin() as body:
-            yield from _of_join(body, program)
-        case ir.Samples() | ir.Reduce() | ir.Attach() | ir.Lookback() as body:
-            yield from _of_rows(body, program[body.source])
+                yield from _of_signal(each, signals, schemas)
+        case ph.Join(pairing=ph.Around()) | ph.SortedWindows() | ph.LookBack():
+            over = _rows_of(plan[inputs[-1].inputs[0]], plan)
+            yield from ((each, over) for each in aggregates(node, plan))
+        case ph.Join(residual=where) if where is not None:
+            yield where, _Scope(pair_scope(node.clock, *(each.schema for each in inputs)))
+        case ph.Rows(conjuncts=conjuncts, fields=fields):
+            rows = _rows_of(inputs[0], plan)
+            yield from ((each, rows) for each in (*conjuncts, *(one.expr for one in fields)))
+        case ph.PaneAggregate() as op:
+            yield from _of_panes(op, aggregates(node, plan), _rows_of(inputs[0], plan), inputs[0].clock.type)
         case _:
             return
 
 
-def _of_rows(
-    body: ir.Samples | ir.Reduce | ir.Attach | ir.Lookback, source: ir.Object
+def _rows_of(given: ph.Node, plan: ph.Plan) -> _Scope:
+    """Return the scope of expressions over the rows of a node."""
+    schema = _with(given.schema, given.clock.column, given.clock.type)
+    return _Scope(schema, hidden=definitions(given, plan))
+
+
+def _of_panes(
+    op: ph.PaneAggregate, made: tuple[ex.Aggregate, ...], rows: _Scope, time: pa.DataType
 ) -> Iterator[tuple[ex.Expr, _Scope]]:
-    rows = _Scope(_with(source.schema, source.time.column, source.time.type))
-    keys = () if isinstance(body, ir.Samples) else body.keys
-    reductions = () if isinstance(body, ir.Samples) else body.reductions
-    results = _reducing(rows, reductions, source.time.type, keys)
-    having = body.having if isinstance(body, ir.Reduce) else None
-    yield from ((each, rows) for each in (body.where,) if each is not None)
-    yield from ((each.expr, rows) for each in keys)
+    results = _reducing(rows, op, made, time)
+    yield from ((each, rows) for each in (op.where,) if each is not None)
+    yield from ((each.expr, rows) for each in op.keys)
     yield from ((each, rows) for each in results.reductions)
-    yield from ((each.expr, results) for each in body.fields)
-    yield from ((each, results) for each in (having,) if each is not None)
-
-
-def _of_join(body: jn.Joined, program: ir.Program) -> Iterator[tuple[ex.Expr, _Scope]]:
-    left, right = program[body.left], program[body.right]
-    pair = [each.with_name(left_column(each.name)) for each in left.schema]
-    pair += [each.with_name(right_column(each.name)) for each in right.schema]
-    times = [pa.field(name, left.time.type) for name in (JOIN_TIME, WINDOW_START, WINDOW_END)]
-    both = _Scope(pa.schema([*pair, *times]))
-    if isinstance(body, jn.RollingJoin):
-        results = _reducing(_Scope(right.schema), body.reductions, left.time.type, ())
-        yield from ((each, _Scope(right.schema)) for each in results.reductions)
-        both = _Scope(left.schema, results.reductions, results.types)
-    if isinstance(body, jn.Join) and body.where is not None:
-        yield body.where, both
-    yield from ((each.expr, both) for each in body.fields)
+    yield from ((each.expr, results) for each in op.fields)
+    yield from ((each, results) for each in (op.having,) if each is not None)
 
 
 def _of_signal(
@@ -219,16 +212,15 @@ def _of_signal(
 
 
 def _reducing(
-    rows: _Scope, reductions: tuple[ir.Reduction, ...], time: pa.DataType, keys: tuple[ex.Field, ...]
+    rows: _Scope, op: ph.PaneAggregate, made: tuple[ex.Aggregate, ...], time: pa.DataType
 ) -> _Scope:
     """Return the scope of result fields: row columns, keys, window bounds, and reductions."""
-    made = tuple(ex.Aggregate(each.function, each.args, each.where, each.options) for each in reductions)
     schema = rows.schema
-    for each in keys:
+    for each in op.keys:
         schema = _with(schema, each.name, rows.type_of(each.expr))
     for name in (WINDOW_START, WINDOW_END):
         schema = _with(schema, name, time)
-    return _Scope(schema, made, tuple(rows.type_of(each) for each in made))
+    return _Scope(schema, made, tuple(each.type for each in op.reductions), rows.hidden)
 
 
 def _with(schema: pa.Schema, name: str, dtype: pa.DataType) -> pa.Schema:

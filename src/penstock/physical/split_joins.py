@@ -13,44 +13,37 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.algorithms.sorted_partitions.frame_reduction import FrameReduction
+from penstock.analysis.predicates import conjuncts
 from penstock.expr import nodes as ex
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.ir.join_scope import pair_scope
 from penstock.physical.hidden_names import hidden_name
+from penstock.physical.nodes import JoinColumn, Rows
 from penstock.physical.split_results import read_from_columns
 from penstock.physical.split_windows import lane_rows
 from penstock.types.pairing import JOIN_TIME, left_column, right_column
+from penstock.types.time import Time
 from penstock.types.windows import WINDOW_END, WINDOW_START
 
 _ORIGINS = {WINDOW_START: "start", WINDOW_END: "end", JOIN_TIME: "time"}
 _SIDES = (left_column(""), right_column(""))
 
 
-@dataclass(frozen=True)
-class ResultField:
-    """A column of the result and its origin: start, end, time, left, right, or key (which has a partner)."""
-
-    name: str
-    origin: str
-    source: str = ""
-    partner: str = ""
-
-
-def result_fields(body: jn.Join | jn.Asof) -> list[ResultField]:
+def result_columns(body: jn.Join | jn.Asof) -> tuple[JoinColumn, ...]:
     """List the origin of each column of a join's result."""
-    return [_field(each, dict(body.on)) for each in body.fields]
+    return tuple(_column(each, dict(body.on)) for each in body.fields)
 
 
-def _field(field: ex.Field, keys: dict[str, str]) -> ResultField:
+def _column(field: ex.Field, keys: dict[str, str]) -> JoinColumn:
     assert isinstance(field.expr, ex.Column)
     name = field.expr.name
     if name in _ORIGINS:
-        return ResultField(field.name, _ORIGINS[name])
+        return JoinColumn(field.name, _ORIGINS[name])
     side, own = own_column(name)
     if side == 0 and own in keys:
-        return ResultField(field.name, "key", own, keys[own])
-    return ResultField(field.name, ("left", "right")[side], own)
+        return JoinColumn(field.name, "key", own, keys[own])
+    return JoinColumn(field.name, ("left", "right")[side], own)
 
 
 def own_column(name: str) -> tuple[int, str]:
@@ -71,19 +64,27 @@ def condition_columns(where: ex.Expr) -> tuple[tuple[str, int, str], ...]:
     return tuple((name, *own_column(name)) for name in sorted(ex.columns_of(where)))
 
 
-def condition_object(
-    this: ir.Object, where: ex.Expr, left: ir.Object, right: ir.Object
-) -> tuple[ir.Object, ir.Samples, ir.Object, str]:
-    """Express a condition as a filter over numbered pairs: the pairs, the filter, its result, the number's name."""
-    scope = pair_scope(this, left, right)
+@dataclass(frozen=True)
+class Condition:
+    """A condition over pairs as a filter over numbered pairs: the pairs' columns, the filter, the number's name."""
+
+    pairs: pa.Schema
+    rows: Rows
+    number: str
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The numbers of the pairs that remain."""
+        return pa.schema([pa.field(self.number, pa.int64())])
+
+
+def condition_of(where: ex.Expr, time: Time, left: pa.Schema, right: pa.Schema) -> Condition:
+    """Express a condition as a filter over numbered pairs."""
+    scope = pair_scope(time, left, right)
     read = [scope.field(name) for name, _, _ in condition_columns(where)]
     number = hidden_name([each.name for each in read], "pair", 0)
-    pairs = ir.Object(
-        f"{this.name}.pairs", this.body, pa.schema([*read, pa.field(number, pa.int64())]), this.time
-    )
-    samples = ir.Samples(pairs.name, where, (ex.Field(number, ex.Column(number)),))
-    kept = ir.Object(f"{this.name}.kept", samples, pa.schema([pa.field(number, pa.int64())]), this.time)
-    return pairs, samples, kept, number
+    pairs = pa.schema([*read, pa.field(number, pa.int64())])
+    return Condition(pairs, Rows(conjuncts(where), (ex.Field(number, ex.Column(number)),)), number)
 
 
 # --- rolling joins ----------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
 from penstock.ir.scope import result_type
 from penstock.loop.machine import is_text
+from penstock.physical import nodes as ph
 from penstock.physical.hidden_names import hidden_name
 from penstock.physical.split_results import read_from_columns
 from penstock.types.arrow import kind_of
@@ -66,12 +67,36 @@ def lane_rows(
     return samples, ir.Object(name, samples, schema, source.time.stored), reductions
 
 
-def without_time(made: Spelled) -> tuple[ir.Samples, ir.Object]:
-    """The input rows of frames, without their time column."""
+def without_time(made: Spelled) -> ir.Samples:
+    """Compute the input rows of frames, without their time column."""
     fields = tuple(each for each in made.samples.fields if each.name != made.ready.time.column)
-    samples = replace(made.samples, fields=fields)
-    schema = pa.schema([made.ready.schema.field(each.name) for each in fields])
-    return samples, replace(made.ready, body=samples, schema=schema)
+    return replace(made.samples, fields=fields)
+
+
+def frame_reductions(reductions: Sequence[ph.Reduction]) -> tuple[FrameReduction, ...]:
+    """Return reductions over columns in the form that reducers of frames take."""
+    return tuple(
+        FrameReduction(
+            each.function,
+            tuple(map(_column, each.args)),
+            None if each.where is None else _column(each.where),
+            each.options,
+            each.span,
+            each.type,
+        )
+        for each in reductions
+    )
+
+
+def columns_of(reductions: Sequence[ph.Reduction]) -> tuple[str, ...]:
+    """Return the columns that reductions over columns read."""
+    exprs = (expr for each in reductions for expr in (*each.args, each.where) if expr is not None)
+    return tuple(dict.fromkeys(map(_column, exprs)))
+
+
+def _column(expr: ex.Expr) -> str:
+    assert isinstance(expr, ex.Column)
+    return expr.name
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """The interface between compiler and runtime: kernels as callables, and their layouts.
 
-The runtime does not depend on queries. A program returns `fold(variant)` and compiles it on first use, so a run can
-change its assumptions about keys, nulls and overflow while it is running.
+The runtime does not depend on queries. `runtime/variants.py` gives the kernels for what the rows have shown, compiled
+on first use, so a run can change its assumptions about keys, nulls and overflow while it is running.
 """
 
 from __future__ import annotations

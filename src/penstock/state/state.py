@@ -17,6 +17,8 @@ from penstock.state.differences import require_same
 from penstock.state.format import INSTEAD, Manifest, decode_file, decode_manifest, encode_file
 from penstock.state.packing import pack, unpack
 from penstock.state.state_table import StateTable
+from penstock.storage.access import Access
+from penstock.storage.uri import resolved
 
 MANIFEST = "manifest"
 
@@ -74,6 +76,11 @@ class State:
         except pa.ArrowException:
             raise StateError("the chunks of the saved state do not have the same columns") from None
 
+    @property
+    def query(self) -> dict[str, str]:
+        """The identity of the query that the state belongs to. `state.tables(state.query)` reads the state without the query."""
+        return dict(self._query)
+
     # Bytes and files
 
     def to_bytes(self) -> bytes:
@@ -89,22 +96,40 @@ class State:
             )
         return State(*decode_file(bytes(data), where))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a file atomically, readable by its owner only: after a crash it is the old file or the new one."""
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        storage_options: Mapping[str, object] | None = None,
+        filesystem: object = None,
+    ) -> None:
+        """Write a file atomically, readable by its owner only: after a crash it is the old file or the new one.
+
+        The path may be a URI of an object store, with `storage_options=` or `filesystem=` as in `scan`.
+        """
+        access = Access.of(storage_options, filesystem)
         target = _named(path)
         try:
             data = self.to_bytes()
-            replace_file(target, lambda file: file.write(data), lasting=True)
+            if access.reaches(target):
+                access.write(target, data)
+            else:
+                replace_file(Path(target), lambda file: file.write(data), lasting=True)
         except (OSError, ValueError) as error:
-            raise StateError(f"cannot save the state to {str(target)!r}: {_reason(error)}") from None
+            raise StateError(f"cannot save the state to {target!r}: {_reason(error)}") from None
 
     @staticmethod
-    def load(path: str | os.PathLike[str]) -> State:
+    def load(
+        path: str | os.PathLike[str],
+        *,
+        storage_options: Mapping[str, object] | None = None,
+        filesystem: object = None,
+    ) -> State:
         """Read a file that `save` wrote."""
+        access = Access.of(storage_options, filesystem)
         source = _named(path)
         try:
-            _require_file(source)
-            data = source.read_bytes()
+            data = access.read(source) if access.reaches(source) else _content(Path(source))
         except (OSError, ValueError) as error:
             raise StateError(f"cannot read a state from {str(path)!r}: {_reason(error)}") from None
         return State.from_bytes(data, f"the state in {str(path)!r}")
@@ -162,18 +187,19 @@ class State:
         return f"<State of {len(self._chunks)} chunks, {size} bytes>"
 
 
-def _named(path: object) -> Path:
+def _named(path: object) -> str:
     if not isinstance(path, (str, os.PathLike)):
         raise StateError(
             f"a state is kept in a file named by a string or path, not by a {type(path).__name__}"
         )
-    return Path(path)
+    return resolved(os.fspath(path))
 
 
-def _require_file(path: Path) -> None:
-    """Refuse anything but a regular file before opening it: reading a pipe or a device may never end."""
+def _content(path: Path) -> bytes:
+    """Read a file. Anything else is refused before it is opened: reading a pipe or a device may never end."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError("it is not a regular file")
+    return path.read_bytes()
 
 
 def _reason(error: OSError | ValueError) -> str:

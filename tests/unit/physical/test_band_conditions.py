@@ -30,7 +30,7 @@ def found(where: pk.Expr) -> tuple[str, int, int] | None:
     joined = next(each for each in program.objects if isinstance(each.body, jn.Join))
     sides = {each.name: each for each in program.objects}
     assert joined.body.where is not None
-    band = band_of(joined.body.where, sides[joined.body.left], sides[joined.body.right])
+    band = band_of(joined.body.where, sides[joined.body.left].schema, sides[joined.body.right].schema)
     return None if band is None else (band.column, len(band.lower), len(band.upper))
 
 

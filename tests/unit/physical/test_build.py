@@ -1,4 +1,4 @@
-"""The physical plan of every operator: as text in tests/fixtures/physical/plans.txt, and equal to what is wired."""
+"""The physical plan of every operator: as text in tests/fixtures/physical/plans.txt, and equal to the stages that run."""
 
 from __future__ import annotations
 
@@ -62,12 +62,13 @@ def stage_type(op: ph.Op) -> type:
             }[type(op)]
 
 
-def assert_wired(compiled: Compiled, mode: ph.Mode) -> None:
+def assert_built(compiled: Compiled, mode: ph.Mode) -> None:
+    """The stages of a pipeline are the nodes of its plan, each the driver of its operator."""
     plan = compiled.physical(mode)
     context = Context(Engine(threads=1), Metrics(), mode == "bounded")
-    specs = compiled.wired("interpret").specs
-    wired = [(spec.name, spec.inputs, type(spec.make(context))) for spec in specs]
-    assert [(node.id, node.inputs, stage_type(node.op)) for node in plan.nodes] == wired
+    specs = compiled.pipeline("interpret", mode).specs
+    stages = [(spec.name, spec.inputs, type(spec.make(context))) for spec in specs]
+    assert [(node.id, node.inputs, stage_type(node.op)) for node in plan.nodes] == stages
 
 
 def test_the_physical_plans_of_all_operators(golden: Callable[[str, str], None]) -> None:
@@ -79,11 +80,11 @@ def test_the_physical_plans_of_all_operators(golden: Callable[[str, str], None])
 
 @pytest.mark.parametrize("mode", ["bounded", "unbounded"])
 @pytest.mark.parametrize("query", CASES.values(), ids=CASES)
-def test_each_node_is_the_stage_that_is_wired(query: Stream, mode: ph.Mode) -> None:
-    assert_wired(compile_plan(query.plan), mode)
+def test_each_node_is_a_stage(query: Stream, mode: ph.Mode) -> None:
+    assert_built(compile_plan(query.plan), mode)
 
 
 @given(plans())
-def test_the_nodes_of_any_plan_are_the_stages_that_are_wired(plan: pl.Plan) -> None:
+def test_the_nodes_of_any_plan_are_the_stages(plan: pl.Plan) -> None:
     for mode in ("bounded", "unbounded"):
-        assert_wired(compile_plan(plan), mode)
+        assert_built(compile_plan(plan), mode)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import lru_cache
 from itertools import product
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -27,7 +28,7 @@ FEWEST, MOST_AT_FIRST = 1 << 6, 1 << 12
 
 @dataclass
 class NoKeys:
-    kind = "none"
+    kind: ClassVar[Literal["none"]] = "none"
     columns = 1
 
     def arguments(self) -> dict[str, object]:
@@ -44,7 +45,7 @@ class DenseKeys:
     bases: tuple[int, ...]
     sizes: tuple[int, ...]
     columns: int = field(init=False)
-    kind = "dense"
+    kind: ClassVar[Literal["dense"]] = "dense"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", math.prod(self.sizes))
@@ -139,7 +140,7 @@ class HashKeys:
     rows: InitVar[int] = MOST_AT_FIRST  # expected rows, which bound the number of new keys
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> Literal["sparse", "hash"]:
         return "sparse" if self.sparse else "hash"
 
     def __post_init__(self, rows: int) -> None:

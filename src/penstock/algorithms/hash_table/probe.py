@@ -1,8 +1,9 @@
-"""Open addressing with linear probing: the find-or-insert loop shared by all tables."""
+"""Open addressing with linear probing: the one probe loop, of the tables of keys, of texts and of joins."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, U64, Bitcast, Buffer, Value, Var, const, maximum
@@ -23,6 +24,27 @@ def combine(seed: Value, word: Value) -> Value:
     return hash_word((seed ^ (seed >> 29)) + hash_word(word))
 
 
+@contextmanager
+def probing(k: KernelBuilder, first: Value, mask: Value, going: Callable[[Value], Value]) -> Iterator[Var]:
+    """Emit the loop of linear probing: the body runs at each place, from `first`, while `going(place)` holds."""
+    place = k.var("place", first)
+    with k.while_(going(place)):
+        yield place
+        k.set(place, (place + 1) & mask)
+
+
+def probe(k: KernelBuilder, first: Value, mask: Value, taken: Callable[[Value], Value]) -> Var:
+    """Return the first place that is not `taken`: that of the key, or a free one. No table is ever full."""
+    with probing(k, first, mask, taken) as place:
+        pass
+    return place
+
+
+def first_place(hashed: Value, mask: Value) -> Value:
+    """Return where the probe of a 64-bit hash begins."""
+    return Bitcast(hashed ^ (hashed >> 32), I64) & mask
+
+
 def find_or_insert(
     k: KernelBuilder,
     hashed: Value,
@@ -33,16 +55,16 @@ def find_or_insert(
 ) -> Var:
     """Find the entry of a key, or insert one: `matches(entry)` compares, `insert()` returns a new entry.
 
-    A bucket holds entry + 1, or 0 if empty. The table is never full, so the loop terminates.
+    A bucket holds entry + 1, or 0 if empty.
     """
-    place = k.var("place", Bitcast(hashed ^ (hashed >> 32), I64) & bucket_mask)
-    held = k.var("held", buckets[place].to(I64))
-    going = held.ne(0) & ~matches(maximum(held - 1, const(0, I64)))
-    with k.while_(going):
-        k.set(place, (place + 1) & bucket_mask)
-        k.set(held, buckets[place].to(I64))
-    entry = k.var("entry", held - 1)
-    with k.if_(held.eq(0)):
+
+    def other(place: Value) -> Value:
+        held = buckets[place].to(I64)
+        return held.ne(0) & ~matches(maximum(held - 1, const(0, I64)))
+
+    place = probe(k, first_place(hashed, bucket_mask), bucket_mask, other)
+    entry = k.var("entry", buckets[place].to(I64) - 1)
+    with k.if_(entry < 0):
         k.set(entry, insert())
         k.store(buckets, place, (entry + 1).to(buckets.type))
     return entry

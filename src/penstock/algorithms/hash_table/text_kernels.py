@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.algorithms.hash_table.probe import combine, hash_word
+from penstock.algorithms.hash_table.probe import combine, first_place, hash_word, probing
 from penstock.loop.abi import DONE, KEYS, NEED_KEYS, STATUS
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import (
@@ -13,7 +13,6 @@ from penstock.loop.nodes import (
     U16,
     U32,
     U64,
-    Bitcast,
     Buffer,
     Kernel,
     Peek,
@@ -119,15 +118,13 @@ class _Intern:
         begin = k.var("begin", self.offsets[row].to(I64))
         end = k.var("end", self.offsets[row + 1].to(I64))
         hashed = self._hash(begin, end)
-        place = k.var("place", Bitcast(hashed ^ (hashed >> 32), I64) & self.bucket_mask)
-        code = k.var("code", -1)
-        with k.while_(code < 0):
+        first, code = first_place(hashed, self.bucket_mask), k.var("code", -1)
+        with probing(k, first, self.bucket_mask, lambda place: code < 0) as place:
             held = k.var("held", self.buckets[place].to(I64))
             with k.if_(held.eq(0)):
                 self._insert(row, begin, end, hashed, place, code)
             with k.else_():
                 self._compare(held - 1, begin, end, hashed, code)
-            k.set(place, (place + 1) & self.bucket_mask)
         k.store(self.out, row, code.to(I32))
 
     def _hash(self, begin: Value, end: Value) -> Var:

@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from penstock.algorithms.hash_table.indexer import Indexer
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.order_statistics.kernel import Question, build_rank_slide
 from penstock.algorithms.order_statistics.rank_cursors import bits_length
@@ -29,6 +30,7 @@ from penstock.algorithms.sort.ranks import assign_ranks, float_words
 from penstock.algorithms.sort.sorting import Sorter
 from penstock.algorithms.sorted_partitions.frame_reduction import FrameReduction
 from penstock.algorithms.sorted_partitions.partition import Partitioner
+from penstock.algorithms.sorted_partitions.partitions import Layout
 from penstock.algorithms.sorted_partitions.reducers import (
     Cells,
     CountReducer,
@@ -39,11 +41,11 @@ from penstock.algorithms.sorted_partitions.reducers import (
     Reducer,
     SlideCall,
 )
-from penstock.ir import nodes as ir
 from penstock.loop.machine import machine_type
 from penstock.loop.nodes import TYPES, Kernel
 from penstock.runtime.kernels import Call, OutputCall
-from penstock.types.windows import Count
+from penstock.types.time import Time
+from penstock.types.windows import Count, LookBack, Window
 
 Numbered = tuple[int, FrameReduction]
 _Key = TypeVar("_Key", bound=Hashable)
@@ -51,28 +53,28 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class FrameReducers:
-    """The reducers of one windowed object; `algorithms` holds the algorithm of each reduction."""
+    """The reducers of one operator over rows of a schema and a time; `algorithms` holds that of each reduction."""
 
-    ready: ir.Object
+    schema: pa.Schema
+    time: Time
     reductions: tuple[FrameReduction, ...]
     algorithms: tuple[str, ...]
     shape: Shape
     kernel_factory: KernelFactory
-    threads: int
 
     @property
     def sorter(self) -> Sorter:
         return sorter(self.kernel_factory)
 
-    def reducers(self) -> list[Reducer]:
+    def reducers(self, threads: int) -> list[Reducer]:
         numbered = list(enumerate(self.reductions))
         in_kernels = [each for each in numbered if self._fits_kernel(each[1])]
         by_rank = [each for each in numbered if each[1].function in QUESTIONS]
         others = [each for each in numbered if each not in in_kernels and each not in by_rank]
         return [
-            *(self._other(*each) for each in others),
-            *(self._kernel(key, group) for key, group in _grouped(in_kernels, self._pass_of)),
-            *(self._ranks(group) for _, group in _grouped(by_rank, _column_of)),
+            *(self._other(*each, threads) for each in others),
+            *(self._kernel(key, group, threads) for key, group in _grouped(in_kernels, self._pass_of)),
+            *(self._ranks(group, threads) for _, group in _grouped(by_rank, _column_of)),
         ]
 
     def _fits_kernel(self, reduction: FrameReduction) -> bool:
@@ -86,9 +88,9 @@ class FrameReducers:
         return True
 
     def _is_machine(self, name: str) -> bool:
-        return machine_type(self.ready.schema.field(name).type) is not None
+        return machine_type(self.schema.field(name).type) is not None
 
-    def _other(self, place: int, reduction: FrameReduction) -> Reducer:
+    def _other(self, place: int, reduction: FrameReduction, threads: int) -> Reducer:
         places, span, where = (place,), reduction.span, reduction.where
         match reduction.function:
             case "count":
@@ -102,22 +104,21 @@ class FrameReducers:
                 return ListReducer(places, span, reduction.args[0], where, reduction.type)
             case "min" | "max" as extreme:
                 (column,) = reduction.args
-                best = self._by_rank(extreme, reduction)
+                best = self._by_rank(extreme, reduction, threads)
                 return ExtremeReducer(places, span, column, where, reduction.type, best, self.sorter)
             case "min_by" | "max_by" as extreme:
                 column, by = reduction.args
-                largest, least = extreme == "max_by", self._by_rank("min", reduction)
+                largest, least = extreme == "max_by", self._by_rank("min", reduction, threads)
                 return ExtremeByReducer(
                     places, span, column, by, where, largest, reduction.type, least, self.sorter
                 )
         raise AssertionError(f"{reduction.function} has no way to be computed over frames")
 
-    def _by_rank(self, extreme: str, reduction: FrameReduction) -> KernelPass:
+    def _by_rank(self, extreme: str, reduction: FrameReduction, threads: int) -> KernelPass:
         """Return the kernel pass that finds the least or greatest rank."""
         over = FrameReduction(extreme, (RANK,), None, (), 0, pa.int64())
         schema = pa.schema([pa.field(RANK, pa.int64())])
-        ready = ir.Object(f"{self.ready.name}.{RANK}", self.ready.body, schema, self.ready.time)
-        return replace(self, ready=ready).kernel_pass((over,), self._algorithm_of(reduction))
+        return replace(self, schema=schema).kernel_pass((over,), self._algorithm_of(reduction), threads)
 
     # -- passes over frames --------------------------------------------------------------------------
 
@@ -128,22 +129,24 @@ class FrameReducers:
     def _algorithm_of(self, reduction: FrameReduction) -> str:
         return self.algorithms[self.reductions.index(reduction)]
 
-    def _kernel(self, key: tuple[int, str], group: list[Numbered]) -> KernelReducer:
+    def _kernel(self, key: tuple[int, str], group: list[Numbered], threads: int) -> KernelReducer:
         span, algorithm = key
         several = tuple(each for _, each in group)
-        return KernelReducer(tuple(place for place, _ in group), span, self.kernel_pass(several, algorithm))
+        return KernelReducer(
+            tuple(place for place, _ in group), span, self.kernel_pass(several, algorithm, threads)
+        )
 
-    def kernel_pass(self, reductions: tuple[FrameReduction, ...], algorithm: str) -> KernelPass:
+    def kernel_pass(self, reductions: tuple[FrameReduction, ...], algorithm: str, threads: int) -> KernelPass:
         """Return one kernel pass for several reductions."""
         columns = {name for each in reductions for name in (*each.args, each.where) if name is not None}
         types = tuple(each.type for each in reductions)
         slide = partial(self._slide, reductions)
         if algorithm != COUNT_SLIDE:
-            return KernelPass(tuple(columns), types, partial(slide, algorithm), self.threads)
+            return KernelPass(tuple(columns), types, partial(slide, algorithm), threads)
         by_stacks = partial(slide, _OF_THE_REST)
-        return KernelPass(tuple(columns), types, by_stacks, self.threads, partial(slide, COUNT_SLIDE))
+        return KernelPass(tuple(columns), types, by_stacks, threads, partial(slide, COUNT_SLIDE))
 
-    def _ranks(self, group: list[Numbered]) -> RankReducer:
+    def _ranks(self, group: list[Numbered], threads: int) -> RankReducer:
         """Return one reducer for all order statistics of a column."""
         first = group[0][1]
         questions = tuple(_question(each) for _, each in group)
@@ -164,15 +167,15 @@ class FrameReducers:
             memory_length,
             bits_length,
             self.sorter,
-            self.threads,
+            threads,
         )
 
     def _spec(
         self, reductions: Sequence[FrameReduction], nullable: frozenset[str], algorithm: str
     ) -> SlideSpec:
         return SlideSpec(
-            self.ready.schema,
-            self.ready.time,
+            self.schema,
+            self.time,
             tuple(each.as_ir() for each in reductions),
             tuple(each.type for each in reductions),
             nullable,
@@ -183,9 +186,9 @@ class FrameReducers:
     def _slide(
         self, reductions: tuple[FrameReduction, ...], algorithm: str, nullable: frozenset[str]
     ) -> SlideCall:
-        kernel = build_slide(self._spec(reductions, nullable, algorithm))
-        key = (self.ready.name, "slide", reductions, algorithm, nullable)
-        call = self.kernel_factory.call(key, lambda: kernel.kernel)
+        spec = self._spec(reductions, nullable, algorithm)
+        kernel = build_slide(spec)
+        call = self.kernel_factory.call(spec, lambda: kernel.kernel)
         scratch = tuple(
             Cells(each.buffer.name, each.buffer.type, each.length, each.whole) for each in kernel.scratch
         )
@@ -256,13 +259,35 @@ def _counts_rows(reduction: FrameReduction) -> bool:
     return not reduction.args and reduction.where is None
 
 
-def shape_of(body: ir.Body) -> Shape:
-    """Return the shape of an object's frames: windows are never empty, look-backs may be."""
-    match body:
-        case ir.Lookback(spans=spans):
-            itself = all(span.closed in ("right", "both") and not span.delay for span in spans)
-            return Shape(dense=True, may_be_empty=not itself)
-        case ir.Reduce(domain=Count() as count) | ir.Attach(domain=Count() as count):
-            return Shape(count.every <= _FEW_ROWS, count=None if body.keys else count)
+def shape_of_windows(window: Window, keys: tuple[str, ...]) -> Shape:
+    """Return the shape of the frames of windows, which are never empty."""
+    match window:
+        case Count() as count:
+            return Shape(count.every <= _FEW_ROWS, count=None if keys else count)
         case _:
             return Shape()
+
+
+def shape_of_look_backs(spans: tuple[LookBack, ...]) -> Shape:
+    """Return the shape of the frames of look-backs, which are empty if they leave out the row itself."""
+    itself = all(span.closed in ("right", "both") and not span.delay for span in spans)
+    return Shape(dense=True, may_be_empty=not itself)
+
+
+def indexer(kernel_factory: KernelFactory) -> Callable[[int], Indexer]:
+    """Return the constructor of an empty index of keys, by their number of columns."""
+    return lambda width: Indexer(width, kernel_factory.index, kernel_factory.texts)
+
+
+def lane_layout(
+    keys: tuple[str, ...], columns: tuple[str, ...], kernel_factory: KernelFactory, threads: int
+) -> Layout:
+    """Return the layout that partitions rows by `keys` and copies `columns` along."""
+    return Layout(
+        keys,
+        columns,
+        indexer(kernel_factory),
+        partitioner(kernel_factory, threads),
+        sorter(kernel_factory),
+        threads,
+    )

@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from penstock.algorithms.joins.joiner import LazyJoiner, Pairs
 from penstock.algorithms.sorted_partitions.rows import Rows
-from penstock.operators.joins.ordered_output import Ordered, with_alone
+from penstock.operators.joins.completion import gives_left_rows, preserves
+from penstock.operators.joins.ordered_output import Ordered, with_alone_in_order
 from penstock.operators.joins.partitions import Kernels, Numbers
 from penstock.operators.joins.results import MOST_PAIRS, NULL_ROW, Residual, joined_pairs, satisfying
 from penstock.operators.joins.window_pairs import Batch, LanePairing, Pairing, numbers_of
 from penstock.operators.joins.windows import Placed
 from penstock.runtime.buffers import values_view
 from penstock.runtime.join_metrics import Chosen
-from penstock.types.pairing import LEFT_ROW_KINDS
 
 FEW_ROWS = 1 << 12  # windows with fewer rows are joined in one call, by partition
 MANY_PAIRS = 16  # pairs with equal keys per row, above which the condition's bounds are searched
@@ -96,12 +96,12 @@ class AlgorithmPairing:
 
         Unmatched left rows are in order among the pairs, if `how` preserves them.
         """
-        if how in LEFT_ROW_KINDS or not (len(left) and len(right)):
+        if gives_left_rows(how) or not (len(left) and len(right)):
             return None
         if self.band is not None and self._are_many(codes):
-            inner = how in ("inner", "right")  # other joins need the left rows that are in no part
+            inner = not preserves(how, 0)  # other joins need the left rows that are in no part
             return self._sorted(self.band.pairing, left, right) if inner else None
-        outer, threads = how in ("left", "full"), self.kernels.shares(len(left) + len(right))
+        outer, threads = preserves(how, 0), self.kernels.shares(len(left) + len(right))
         several = self.ordered.parts(*codes, threads, outer=outer, most=MOST_PAIRS)
         if self.residual is None:
             return several
@@ -117,7 +117,7 @@ class AlgorithmPairing:
         some = other != NULL_ROW
         kept = satisfying((own[some], other[some]), self.residual, left, right)
         first = int(own[0])
-        alone = with_alone((kept[0] - first, kept[1]), int(own[-1]) - first + 1, self.kernels)
+        alone = with_alone_in_order((kept[0] - first, kept[1]), int(own[-1]) - first + 1, self.kernels)
         return alone[0] + first, alone[1]
 
     def _are_many(self, codes: Pairs) -> bool:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.hash_table.indexer import Indexer
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.sliding.kernel import Shape as FrameShape
 from penstock.algorithms.sort.partition import count_lanes, fill_lanes
-from penstock.algorithms.sorted_partitions.build import FrameReducers, sorter
+from penstock.algorithms.sorted_partitions.build import FrameReducers, indexer, sorter
 from penstock.algorithms.sorted_partitions.results import Reductions
 from penstock.algorithms.sorted_partitions.rows import no_rows
-from penstock.expr import nodes as ex
-from penstock.ir import joins as jn
-from penstock.ir import nodes as ir
 from penstock.loop.nodes import I64
 from penstock.operators.joins.algorithm_pairs import FEW_ROWS, AlgorithmPairing, Sorting
 from penstock.operators.joins.arrival_rate import Arrivals, at_rest
@@ -35,7 +31,7 @@ from penstock.operators.joins.large_windows import PairingJoin, RunMatcher, Wind
 from penstock.operators.joins.lookup import LookupStage
 from penstock.operators.joins.overlapping_windows import OverlapMatcher
 from penstock.operators.joins.partitions import Kernels
-from penstock.operators.joins.results import Residual, ResultColumn, Shape
+from penstock.operators.joins.results import Residual, Shape
 from penstock.operators.joins.rolling import RollingMatcher
 from penstock.operators.joins.sliding import SlidingMatcher
 from penstock.operators.joins.stage import JoinStage, Matcher, Port
@@ -44,102 +40,109 @@ from penstock.operators.joins.window_report import Watch
 from penstock.operators.joins.windows import GridWindows
 from penstock.operators.rows.build import CompiledRows
 from penstock.operators.rows.stage import RowsStage
-from penstock.physical.band_conditions import Band, band_of, bounds_samples
-from penstock.physical.choose_join import is_eager
-from penstock.physical.split_joins import (
-    ResultField,
-    SpelledRolling,
-    condition_columns,
-    condition_object,
-    result_fields,
-    spell_rolling,
-)
+from penstock.physical import nodes as ph
+from penstock.physical.band_conditions import Band, band_of, bounds_of
+from penstock.physical.split_joins import condition_columns, condition_of
+from penstock.physical.split_windows import frame_reductions
 from penstock.runtime.buffers import values_view
 from penstock.runtime.join_metrics import Chosen, JoinMetrics, JoinReport
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.session import Context, StageSpec
+from penstock.runtime.session import Context
 from penstock.runtime.stage import Stage, TimedBatch
 from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup, Within
 from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, TimeWindow
 
 
+def join(
+    op: ph.Join,
+    node: ph.Node,
+    left: ph.Node,
+    right: ph.Node,
+    paths: int,
+    kernel_factory: KernelFactory,
+    reports: dict[str, JoinReport],
+) -> Callable[[Context], Stage]:
+    """Return the constructor of a `Join` stage.
+
+    `paths` is how often later stages would have counted a row that has no match in a lookup table. `reports`
+    accumulate what was chosen over all runs, for `explain`.
+    """
+    build = _Build(op, node, left, right, kernel_factory, reports)
+    match op.pairing:
+        case Lookup(table=table):
+            return partial(build.lookup, table, paths)
+        case _ if op.eager:
+            return build.eager
+        case _:
+            return build.lazy
+
+
 @dataclass(frozen=True)
-class JoinProgram:
-    """A join with its two inputs, as stages of the pipeline."""
-
-    this: ir.Object
-    left: ir.Object
-    right: ir.Object
+class _Build:
+    op: ph.Join
+    node: ph.Node
+    left: ph.Node
+    right: ph.Node
     kernel_factory: KernelFactory
-    algorithms: tuple[str, ...] = ()
-    reports: dict[str, JoinReport] = field(default_factory=dict)  # accumulated over all runs, for `explain`
+    reports: dict[str, JoinReport]
 
-    def stages(self, paths: int) -> list[StageSpec]:
-        """Return the join's stage; for a rolling join also the stages that compute its arguments and result fields.
+    def lazy(self, context: Context) -> JoinStage:
+        """Return the stage that emits pairs once the watermark has passed them."""
+        kernels = lane_kernels(self.kernel_factory, context.engine.workers)
+        arrivals = Arrivals() if self.op.paced else None
+        return JoinStage(
+            *self._ports(context), self._matcher(kernels, context, arrivals), kernels.sorter, arrivals
+        )
 
-        `paths` is how often later stages would have counted a row that has no match in a lookup table.
-        """
-        body = self.this.body
-        sources = self.left.name, self.right.name
-        match body:
-            case jn.Join(pairing=Lookup(table=table)):
-                return [StageSpec(self.this.name, sources, self._lookup(body, table, paths))]
-            case jn.Join() | jn.Asof():
-                return [StageSpec(self.this.name, sources, self._stage(self._matcher(body)))]
-            case jn.RollingJoin():
-                return self._rolling(body)
-        raise AssertionError(f"{type(body).__name__} joins nothing")
-
-    def _stage(
-        self, matcher: Callable[[Kernels, Context, Arrivals | None], Matcher]
-    ) -> Callable[[Context], Stage]:
-        def make(context: Context) -> Stage:
-            kernels = lane_kernels(self.kernel_factory, context.engine.workers)
-            ports = self._port(0, self.left, context), self._port(1, self.right, context)
-            if not context.bounded and is_eager(self.this.body):
-                return self._arriving(ports, kernels, context)
-            arrivals = None if context.bounded else Arrivals()
-            return JoinStage(*ports, matcher(kernels, context, arrivals), kernels.sorter, arrivals)
-
-        return make
-
-    def _arriving(self, ports: tuple[Port, Port], kernels: Kernels, context: Context) -> EagerJoinStage:
+    def eager(self, context: Context) -> EagerJoinStage:
         """Return the stage that emits pairs as rows arrive."""
-        body = self.this.body
-        assert isinstance(body, jn.Join) and isinstance(body.pairing, InWindow)
-        grid = body.pairing.left
+        op, ports = self.op, self._ports(context)
+        assert isinstance(op.pairing, InWindow)
+        grid = op.pairing.left
         assert isinstance(grid, TimeWindow)
         parts = Parts(
-            eager(body.algorithm, self.kernel_factory, body.optimise),
-            body.how,
+            eager(op.algorithm, self.kernel_factory, op.optimise),
+            op.how,
             self._keys,
-            self._residual(body.where, context),
+            self._residual(context),
             self._shape,
-            kernels,
+            lane_kernels(self.kernel_factory, context.engine.workers),
             all(whole_numbers(port) for port in ports),
             (no_rows(self.left.schema), no_rows(self.right.schema)),
             partial(self._note, context.metrics),
         )
         return EagerJoinStage(*ports, GridWindows(grid_of(grid)), parts)
 
+    def lookup(self, table: int, paths: int, context: Context) -> LookupStage:
+        """Return the stage that matches rows with a table as they arrive."""
+        return LookupStage(
+            table,
+            self.op.how,
+            self._keys,
+            self._residual(context),
+            self._shape,
+            (self.left, self.right)[table].schema,
+            lane_kernels(self.kernel_factory, context.engine.workers),
+            context.metrics,
+            paths,
+        )
+
     def _note(self, metrics: Metrics, chosen: Chosen, window: JoinMetrics, windows: int = 1) -> None:
         for reports in (metrics.joins, self.reports):
-            reports.setdefault(self.this.name, JoinReport()).add(chosen, window, windows)
+            reports.setdefault(self.node.id, JoinReport()).add(chosen, window, windows)
 
-    def _port(self, side: int, source: ir.Object, context: Context) -> Port:
-        return Port(source.schema, source.time, self._keys[side], context.metrics)
+    def _ports(self, context: Context) -> tuple[Port, Port]:
+        sides = zip((self.left, self.right), self._keys, strict=True)
+        left, right = (Port(side.schema, side.clock, keys, context.metrics) for side, keys in sides)
+        return left, right
 
     @property
     def _keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        body = self.this.body
-        assert isinstance(body, jn.Join | jn.Asof | jn.RollingJoin)
-        return tuple(one for one, _ in body.on), tuple(other for _, other in body.on)
+        return tuple(one for one, _ in self.op.on), tuple(other for _, other in self.op.on)
 
     @property
     def _shape(self) -> Shape:
-        body = self.this.body
-        assert isinstance(body, jn.Join | jn.Asof)
-        return Shape(tuple(_column(each) for each in result_fields(body)), self.this.schema, self._gather)
+        return Shape(self.op.columns, self.node.schema, self._gather)
 
     @property
     def _gather(self) -> Gather:
@@ -151,13 +154,16 @@ class JoinProgram:
 
     # -- conditions ----------------------------------------------------------------------------------
 
-    def _residual(self, where: ex.Expr | None, context: Context) -> Residual | None:
+    def _residual(self, context: Context) -> Residual | None:
         """Return the residual condition as a filter over batches of pairs."""
+        where = self.op.residual
         if where is None:
             return None
-        source, samples, result, number = condition_object(self.this, where, self.left, self.right)
-        rows = CompiledRows(samples, source, result, self.kernel_factory)
-        stage = RowsStage(rows, context.metrics, 0)
+        condition = condition_of(where, self.node.clock, self.left.schema, self.right.schema)
+        rows = CompiledRows(
+            condition.rows, condition.pairs, self.node.clock, condition.schema, self.kernel_factory
+        )
+        stage, number = RowsStage(rows, context.metrics, 0), condition.number
 
         def holds(batch: pa.RecordBatch) -> np.ndarray:
             flows = stage.push(0, [TimedBatch(batch)])
@@ -167,63 +173,56 @@ class JoinProgram:
 
     # -- the types of joins --------------------------------------------------------------------------
 
-    def _lookup(self, body: jn.Join, table: int, paths: int) -> Callable[[Context], Stage]:
-        rows = (self.left, self.right)[table]
+    def _matcher(self, kernels: Kernels, context: Context, arrivals: Arrivals | None) -> Matcher:
+        match self.op.pairing:
+            case ph.Nearest(direction=direction, tolerance=tolerance, exact=exact):
+                return AsofMatcher(direction, tolerance, exact, self._keys, self._shape, kernels)
+            case Within(lo=lo, hi=hi):
+                residual = self._residual(context)
+                return IntervalMatcher(lo, hi, self.op.how, self._keys, residual, self._shape, kernels)
+            case ph.Around(lo=lo, hi=hi, reductions=reductions):
+                over = self._reductions(reductions, kernels.threads)
+                return RollingMatcher(lo, hi, self._keys, over, self.node.schema, kernels)
+            case InWindow() as pairing:
+                return self._windowed(pairing, kernels, context, arrivals)
+        raise AssertionError(f"{self.op.pairing} has no matcher")
 
-        def make(context: Context) -> LookupStage:
-            residual = self._residual(body.where, context)
-            kernels = lane_kernels(self.kernel_factory, context.engine.workers)
-            shape, metrics = self._shape, context.metrics
-            return LookupStage(
-                table, body.how, self._keys, residual, shape, rows.schema, kernels, metrics, paths
-            )
-
-        return make
-
-    def _matcher(self, body: jn.Join | jn.Asof) -> Callable[[Kernels, Context, Arrivals | None], Matcher]:
-        match body:
-            case jn.Asof(direction=direction, tolerance=tolerance, exact=exact):
-                return lambda kernels, context, arrivals: AsofMatcher(
-                    direction, tolerance, exact, self._keys, self._shape, kernels
-                )
-            case jn.Join(pairing=Within(lo=lo, hi=hi)):
-                return lambda kernels, context, arrivals: IntervalMatcher(
-                    lo, hi, body.how, self._keys, self._residual(body.where, context), self._shape, kernels
-                )
-            case jn.Join(pairing=InWindow() as pairing):
-                return partial(self._windowed, body, pairing)
-        raise AssertionError(f"{body} has no matcher")
+    def _reductions(self, reductions: tuple[ph.Reduction, ...], threads: int) -> Reductions:
+        """Return the aggregates over the rows of the other side."""
+        reducers = FrameReducers(
+            self.right.schema,
+            self.right.clock,
+            frame_reductions(reductions),
+            tuple(each.algorithm for each in reductions),
+            FrameShape(dense=True, may_be_empty=True),
+            self.kernel_factory,
+        )
+        return Reductions(reducers.reducers(threads), len(reductions))
 
     def _windowed(
-        self,
-        body: jn.Join,
-        pairing: InWindow,
-        kernels: Kernels,
-        context: Context,
-        arrivals: Arrivals | None,
+        self, pairing: InWindow, kernels: Kernels, context: Context, arrivals: Arrivals | None
     ) -> Matcher:
-        residual = self._residual(body.where, context)
+        residual = self._residual(context)
         carried = isinstance(pairing.left, CarriedWindow)
         bounds = (WINDOW_START, WINDOW_END) if carried else ()
         keys = (*self._keys[0], *bounds), (*self._keys[1], *bounds)
         lanes = LanePairing(residual, carried, kernels)
         watch = Watch(partial(self._note, context.metrics))
-        band = None if residual is None or carried else self._band(body, residual, lanes, context)
+        band = None if residual is None or carried else self._band(residual, lanes, context)
         several = overlapping_windows(pairing)
         if several is not None:
-            plain = SlidingMatcher(several, body.how, self._keys, residual, self._shape, kernels)
-            return self._overlapping(body, plain, lanes, band, watch, arrivals)
+            plain = SlidingMatcher(several, self.op.how, self._keys, residual, self._shape, kernels)
+            return self._overlapping(plain, lanes, band, watch, arrivals)
         windows = windows_apart(pairing.left, kernels)
-        if not body.on:
-            return WindowMatcher(windows, band or lanes, body.how, keys, self._shape, kernels, watch)
-        join = self._window_join(body, lanes, band, watch, arrivals)
+        if not self.op.on:
+            return WindowMatcher(windows, band or lanes, self.op.how, keys, self._shape, kernels, watch)
+        join = self._window_join(lanes, band, watch, arrivals)
         how = lanes if carried else join.pairing
-        together = WindowMatcher(windows, how, body.how, keys, self._shape, kernels, watch)
+        together = WindowMatcher(windows, how, self.op.how, keys, self._shape, kernels, watch)
         return RunMatcher(together, join)
 
     def _overlapping(
         self,
-        body: jn.Join,
         plain: SlidingMatcher,
         lanes: LanePairing,
         band: BandPairing | None,
@@ -231,21 +230,20 @@ class JoinProgram:
         arrivals: Arrivals | None,
     ) -> Matcher:
         """Match large windows, named algorithms and conditions without keys one window at a time, all else at once."""
-        if body.how in LEFT_ROW_KINDS:
+        if self.op.how in LEFT_ROW_KINDS:
             return plain
-        if body.algorithm != "auto":
-            return OverlapMatcher(plain, self._window_join(body, lanes, band, watch, None), always=True)
-        if body.on:
-            large = self._window_join(body, lanes, band, watch, arrivals)
+        if self.op.algorithm != "auto":
+            return OverlapMatcher(plain, self._window_join(lanes, band, watch, None), always=True)
+        if self.op.on:
+            large = self._window_join(lanes, band, watch, arrivals)
             return OverlapMatcher(plain, large, least=FEW_ROWS, if_many=True)
         if band is None:
             return plain
-        join = PairingJoin(band, body.how, self._keys, self._shape, plain.kernels, watch)
+        join = PairingJoin(band, self.op.how, self._keys, self._shape, plain.kernels, watch)
         return OverlapMatcher(plain, join)
 
     def _window_join(
         self,
-        body: jn.Join,
         lanes: LanePairing,
         band: BandPairing | None,
         watch: Watch,
@@ -254,31 +252,29 @@ class JoinProgram:
         """Return the join of one large window, on all threads or on one."""
         alone = replace(lanes, kernels=replace(lanes.kernels, threads=1))
         return WindowJoin(
-            self._pairing(body, lanes, band, arrivals),
-            body.how,
+            self._pairing(lanes, band, arrivals),
+            self.op.how,
             self._shape,
             watch,
-            partial(self._pairing, body, alone, band, arrivals),
+            partial(self._pairing, alone, band, arrivals),
         )
 
     def _pairing(
-        self, body: jn.Join, lanes: LanePairing, band: BandPairing | None, arrivals: Arrivals | None
+        self, lanes: LanePairing, band: BandPairing | None, arrivals: Arrivals | None
     ) -> AlgorithmPairing:
         """Return the pairing by the algorithm that the query names, or by an adaptive choice."""
         kernel_factory, kernels, residual = self.kernel_factory, lanes.kernels, lanes.residual
-        if body.algorithm != "auto":
-            asked = in_order(body.algorithm, kernel_factory, kernels)
+        if self.op.algorithm != "auto":
+            asked = in_order(self.op.algorithm, kernel_factory, kernels)
             return AlgorithmPairing(asked, True, self._keys, residual, lanes, kernels)
         auto = auto_in_order(kernel_factory, kernels, at_rest if arrivals is None else arrivals.milliseconds)
         sorting = None if band is None else Sorting(band, lazy_joiner("npj", kernel_factory))
         return AlgorithmPairing(auto, False, self._keys, residual, lanes, kernels, sorting)
 
-    def _band(
-        self, body: jn.Join, residual: Residual, lanes: LanePairing, context: Context
-    ) -> BandPairing | None:
+    def _band(self, residual: Residual, lanes: LanePairing, context: Context) -> BandPairing | None:
         """Return a sort-based pairing if the condition bounds a right column, else None."""
-        assert body.where is not None
-        band = band_of(body.where, self.left, self.right)
+        assert self.op.residual is not None
+        band = band_of(self.op.residual, self.left.schema, self.right.schema)
         if band is None:
             return None
         return BandPairing(
@@ -288,60 +284,20 @@ class JoinProgram:
             residual,
             lanes,
             lanes.kernels,
-            bool(body.on),
+            bool(self.op.on),
         )
 
     def _bounds(self, band: Band, side: int, context: Context) -> Callable[[pa.RecordBatch], list[pa.Array]]:
         rows = (self.left, self.right)[side]
-        samples, result = bounds_samples(band, side, rows)
-        stage = RowsStage(CompiledRows(samples, rows, result, self.kernel_factory), context.metrics, 0)
+        op, schema = bounds_of(band, side, rows.schema)
+        compiled = CompiledRows(op, rows.schema, rows.clock, schema, self.kernel_factory)
+        stage = RowsStage(compiled, context.metrics, 0)
 
         def bounds(batch: pa.RecordBatch) -> list[pa.Array]:
             flows = stage.push(0, [TimedBatch(batch)])
-            return [
-                pa.concat_arrays([flow.batch.column(name) for flow in flows]) for name in result.schema.names
-            ]
+            return [pa.concat_arrays([flow.batch.column(name) for flow in flows]) for name in schema.names]
 
         return bounds
-
-    # -- aggregates over the other side --------------------------------------------------------------
-
-    def _rolling(self, body: jn.RollingJoin) -> list[StageSpec]:
-        made = spell_rolling(self.this, body, self.left, self.right)
-        rows = CompiledRows(made.samples, self.right, made.ready, self.kernel_factory)
-        fields = CompiledRows(made.fields, made.plain, self.this, self.kernel_factory)
-        join = JoinProgram(made.plain, self.left, made.ready, self.kernel_factory, self.algorithms)
-        return [
-            StageSpec(
-                made.ready.name,
-                (self.right.name,),
-                lambda context: RowsStage(rows, context.metrics, 1),
-            ),
-            StageSpec(
-                made.plain.name,
-                (self.left.name, made.ready.name),
-                join._stage(partial(join._rolling_matcher, body, made)),
-            ),
-            StageSpec(
-                self.this.name, (made.plain.name,), lambda context: RowsStage(fields, context.metrics, 0)
-            ),
-        ]
-
-    def _rolling_matcher(
-        self,
-        body: jn.RollingJoin,
-        made: SpelledRolling,
-        kernels: Kernels,
-        context: Context,
-        arrivals: Arrivals | None,
-    ) -> Matcher:
-        shape = FrameShape(dense=True, may_be_empty=True)
-        lanes = FrameReducers(
-            made.ready, made.reductions, self.algorithms, shape, self.kernel_factory, kernels.threads
-        )
-        reductions = Reductions(lanes.reducers(), len(made.reductions))
-        within = body.within
-        return RollingMatcher(within.lo, within.hi, self._keys, reductions, made.plain.schema, kernels)
 
 
 def lane_kernels(kernel_factory: KernelFactory, threads: int) -> Kernels:
@@ -355,10 +311,6 @@ def lane_kernels(kernel_factory: KernelFactory, threads: int) -> Kernels:
         lambda exact: call(("last_before", exact), lambda: last_before(exact)),
         lambda exact: call(("next_after", exact), lambda: next_after(exact)),
         sorter(kernel_factory),
-        lambda width: Indexer(width, kernel_factory.index, kernel_factory.texts),
+        indexer(kernel_factory),
         threads,
     )
-
-
-def _column(field: ResultField) -> ResultColumn:
-    return ResultColumn(field.name, field.origin, field.source, field.partner)

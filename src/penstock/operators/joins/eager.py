@@ -17,6 +17,7 @@ from penstock.algorithms.joins.adapt.watched_run import WatchedRun
 from penstock.algorithms.joins.joiner import EagerJoiner, EagerRun, Pairs
 from penstock.algorithms.sorted_partitions.rows import Rows, rows_back
 from penstock.operators.joins.algorithm_pairs import is_whole
+from penstock.operators.joins.completion import alone, left_rows, preserves
 from penstock.operators.joins.partitions import Kernels
 from penstock.operators.joins.results import NULL_ROW, Residual, Results, Shape, joined_pairs, satisfying
 from penstock.operators.joins.stage import Port
@@ -172,8 +173,7 @@ class OpenWindow:
         if how == "anti":
             return
         if how == "semi":
-            rows = np.unique(own[first])
-            pairs = rows, np.full(len(rows), NULL_ROW)
+            pairs = alone(np.unique(own[first]), 0)
         yield from self._given(pairs)
 
     def _satisfying(self, pairs: Pairs) -> Pairs:
@@ -187,11 +187,16 @@ class OpenWindow:
 
     def _alone(self) -> Pairs:
         """Return the unmatched rows of the sides that `how` preserves."""
-        how, nothing = self._parts.how, np.zeros(0, np.int64)
-        alone = np.flatnonzero(~self.sides[0].matched) if how in ("left", "full", "anti") else nothing
-        strays = np.flatnonzero(~self.sides[1].matched) if how in ("right", "full") else nothing
-        nobody = np.full(len(alone), NULL_ROW), np.full(len(strays), NULL_ROW)
-        return joined_pairs([(alone, nobody[0]), (nobody[1], strays)])
+        how = self._parts.how
+        if how == "anti":
+            return alone(left_rows(how, self.sides[0].matched), 0)
+        return joined_pairs(
+            [
+                alone(np.flatnonzero(~each.matched), side)
+                for side, each in enumerate(self.sides)
+                if preserves(how, side)
+            ]
+        )
 
     def _given(self, pairs: Pairs) -> Iterator[pa.RecordBatch]:
         """Yield the result batches of some pairs; the rows of both sides are gathered first."""

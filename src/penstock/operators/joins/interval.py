@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from penstock.algorithms.joins.joiner import Pairs
 from penstock.algorithms.sorted_partitions.rows import Rows
+from penstock.operators.joins.completion import alone, gives_left_rows, left_rows, preserves, with_alone
 from penstock.operators.joins.partitions import Kernels, Laid, Ranges, find, lay, number_keys, place_pairs
 from penstock.operators.joins.results import (
     MOST_PAIRS,
-    NULL_ROW,
     Emitted,
     Residual,
     Results,
@@ -30,7 +30,6 @@ from penstock.operators.joins.results import (
 )
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 from penstock.runtime.time_limits import moved
-from penstock.types.pairing import LEFT_ROW_KINDS
 
 _PAIR, _LEFT, _RIGHT = 1, 2, 3  # sort order among results at one time
 _NOTHING = np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -67,9 +66,9 @@ class IntervalMatcher(RowByRow):
     def waits(self) -> Waits:
         """A pair has the time of its later row, which is new; a pending row may be emitted later as unmatched."""
         mine, its = max(self.hi, 0), max(-self.lo, 0)
-        if self.how in LEFT_ROW_KINDS:
+        if gives_left_rows(self.how):
             return mine, None
-        return mine if self.how in ("left", "full") else 0, its if self.how in ("right", "full") else 0
+        return mine if preserves(self.how, 0) else 0, its if preserves(self.how, 1) else 0
 
     def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
         made = self._made(left, right, before, watermark) if len(left) or len(right) else []
@@ -82,8 +81,9 @@ class IntervalMatcher(RowByRow):
     def _kept(self, left: Rows, right: Rows, watermark: int) -> tuple[np.ndarray, np.ndarray]:
         """Retain rows that a future row may match, and rows that a still undecided row may have matched."""
         mine, its = max(self.hi, 0), max(-self.lo, 0)
-        left_reach = self.hi + (its if self.how in ("right", "full") else 0)
-        right_reach = -self.lo + (mine if self.how in ("left", "full", "semi", "anti") else 0)
+        decides_left = preserves(self.how, 0) or gives_left_rows(self.how)
+        left_reach = self.hi + (its if preserves(self.how, 1) else 0)
+        right_reach = -self.lo + (mine if decides_left else 0)
         left_reach = max(left_reach, mine) if self.how != "inner" else left_reach
         right_reach = max(right_reach, its) if self.how != "inner" else right_reach
         return left.times >= _earlier(watermark, left_reach), right.times >= _earlier(watermark, right_reach)
@@ -101,11 +101,10 @@ class IntervalMatcher(RowByRow):
         return _Lanes(left, right, laid, (numbers.left, numbers.right), numbers.lanes)
 
     def _results(self, lanes: _Lanes, before: int, watermark: int) -> Iterator[Results]:
-        if self.how in ("semi", "anti"):
+        if gives_left_rows(self.how):
             due = self._due(lanes.left, max(self.hi, 0), before, watermark)
             matched = self._matched(lanes, 0, due)
-            rows = due[matched == (self.how == "semi")]
-            yield Results(rows, np.full(len(rows), NULL_ROW))
+            yield Results(*alone(left_rows(self.how, matched, due), 0))
         elif self.how == "inner":
             yield from (Results(*pairs) for pairs, _ in self._new_pairs(lanes))
         else:
@@ -179,8 +178,8 @@ class IntervalMatcher(RowByRow):
     def _with_strays(self, lanes: _Lanes, before: int, watermark: int) -> Iterator[Results]:
         """Yield pairs and unmatched rows; an unmatched row is placed at the time at which no match can follow."""
         strays = [
-            self._strays(lanes, side, before, watermark) if self.how in wanted else _NOTHING
-            for side, wanted in ((0, ("left", "full")), (1, ("right", "full")))
+            self._strays(lanes, side, before, watermark) if preserves(self.how, side) else _NOTHING
+            for side in (0, 1)
         ]
         done = [0, 0]
         for pairs, upto in self._new_pairs(lanes):
@@ -201,10 +200,9 @@ class IntervalMatcher(RowByRow):
     def _among(self, lanes: _Lanes, pairs: Pairs, strays: list[tuple[np.ndarray, np.ndarray]]) -> Results:
         """Merge pairs and unmatched rows in order of time."""
         times = np.maximum(lanes.left.times[pairs[0]], lanes.right.times[pairs[1]])
-        (alone, left_known), (others, right_known) = strays
-        left = np.concatenate([pairs[0], alone, np.full(len(others), NULL_ROW)])
-        right = np.concatenate([pairs[1], np.full(len(alone), NULL_ROW), others])
-        kind = np.repeat([_PAIR, _LEFT, _RIGHT], [len(times), len(alone), len(others)])
+        (free, left_known), (others, right_known) = strays
+        left, right = with_alone(with_alone(pairs, free, 0), others, 1)
+        kind = np.repeat([_PAIR, _LEFT, _RIGHT], [len(times), len(free), len(others)])
         order = self.kernels.sorter.order(np.concatenate([times, left_known, right_known]), kind)
         return Results(left[order], right[order])
 

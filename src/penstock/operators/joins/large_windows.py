@@ -18,8 +18,16 @@ import pyarrow as pa
 from penstock.algorithms.joins.joiner import Pairs
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.operators.joins.algorithm_pairs import FEW_ROWS, AlgorithmPairing
+from penstock.operators.joins.completion import (
+    alone,
+    gives_left_rows,
+    left_rows,
+    preserves,
+    unmatched,
+    with_alone,
+)
 from penstock.operators.joins.partitions import Kernels
-from penstock.operators.joins.results import NULL_ROW, Emitted, InWindows, Results, Shape, unmatched
+from penstock.operators.joins.results import NULL_ROW, Emitted, InWindows, Results, Shape
 from penstock.operators.joins.window_pairs import (
     Batch,
     Pairing,
@@ -93,15 +101,15 @@ class WindowJoin:
         if parts is None:
             yield self._joined(left, right, codes)
             return
-        strays = self.how in ("right", "full")
-        alone = np.full(len(right) if strays else 0, True)
+        strays = preserves(self.how, 1)
+        met = np.zeros(len(right) if strays else 0, np.bool_)
         for own, other in parts:
             if strays:
-                alone[other[other != NULL_ROW]] = False
+                met[other[other != NULL_ROW]] = True
             yield Results(own, other)
-        rows = np.flatnonzero(alone)
+        rows = np.flatnonzero(~met)
         if len(rows):
-            yield Results(np.full(len(rows), NULL_ROW), rows)
+            yield Results(*alone(rows, 1))
 
     def _joined(self, left: Rows, right: Rows, codes: Pairs) -> Results:
         """Return the results of one window, in order."""
@@ -110,17 +118,14 @@ class WindowJoin:
             pairs = pairing.pairs(left, right, codes)
             return arranged(pairs, (one_window(len(left)), one_window(len(right))), how, pairing.kernels)
         threads = pairing.kernels.shares(len(left) + len(right))
-        if how in ("semi", "anti"):
-            met = pairing.ordered.met(*codes, threads)
-            rows = np.flatnonzero(met == (how == "semi"))
-            return Results(rows, np.full(len(rows), NULL_ROW))
-        own, other = pairing.ordered.ordered(*codes, threads, outer=how in ("left", "full"))
-        if how in ("inner", "left"):
-            return Results(own, other)
-        met = other[other != NULL_ROW] if how == "full" else other
-        strays = unmatched(len(right), met).astype(other.dtype)
-        nobody = np.full(len(strays), NULL_ROW, own.dtype)
-        return Results(np.concatenate([own, nobody]), np.concatenate([other, strays]))
+        if gives_left_rows(how):
+            return Results(*alone(left_rows(how, pairing.ordered.met(*codes, threads)), 0))
+        pairs = pairing.ordered.ordered(*codes, threads, outer=preserves(how, 0))
+        if not preserves(how, 1):
+            return Results(*pairs)
+        met = pairs[1][pairs[1] != NULL_ROW] if preserves(how, 0) else pairs[1]
+        strays = unmatched(len(right), met).astype(pairs[1].dtype)
+        return Results(*with_alone(pairs, strays, 1))
 
 
 @dataclass(frozen=True)

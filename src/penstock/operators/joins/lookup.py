@@ -10,16 +10,10 @@ import pyarrow as pa
 
 from penstock.algorithms.joins.joiner import Pairs
 from penstock.algorithms.sorted_partitions.rows import Rows, joined
+from penstock.operators.joins.completion import alone, gives_left_rows, left_rows, partnered
+from penstock.operators.joins.ordered_output import with_alone_in_order
 from penstock.operators.joins.partitions import Kernels, find, lay, number_keys
-from penstock.operators.joins.results import (
-    NULL_ROW,
-    Residual,
-    Results,
-    Shape,
-    pairs_of,
-    satisfying,
-    unmatched,
-)
+from penstock.operators.joins.results import Residual, Results, Shape, pairs_of, satisfying
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import TimedBatch
 from penstock.state.state_table import StateTable
@@ -113,17 +107,9 @@ class LookupStage:
         """Add unmatched rows (left), or select rows by whether they match (semi, anti)."""
         if self.how == "inner":
             return pairs
-        alone = unmatched(rows, pairs[0])
-        if self.how == "anti":
-            return alone, np.full(len(alone), NULL_ROW)
-        if self.how == "semi":
-            partnered = unmatched(rows, alone)
-            return partnered, np.full(len(partnered), NULL_ROW)
-        if not len(alone):
-            return pairs
-        mine = np.concatenate([pairs[0], alone])
-        order = self.kernels.sorter.order(mine)
-        return mine[order], np.concatenate([pairs[1], np.full(len(alone), NULL_ROW)])[order]
+        if gives_left_rows(self.how):
+            return alone(left_rows(self.how, partnered(rows, pairs[0])), 0)
+        return with_alone_in_order(pairs, rows, self.kernels)
 
 
 def _plain(batch: pa.RecordBatch) -> Rows:

@@ -9,8 +9,9 @@ from typing import Protocol
 import numpy as np
 
 from penstock.algorithms.joins.joiner import Joiner, Pairs
+from penstock.operators.joins.completion import unmatched, with_alone
 from penstock.operators.joins.partitions import Kernels, lay
-from penstock.operators.joins.results import NULL_ROW, joined_pairs, unmatched
+from penstock.operators.joins.results import NULL_ROW, joined_pairs
 from penstock.runtime.join_metrics import Chosen
 
 
@@ -49,7 +50,7 @@ class PutInOrder:
         rows = len(left), len(right)
         nobody = np.zeros(0, np.int64), np.zeros(0, np.int64)
         pairs = in_order(*self._joined(left, right, threads), rows, self.kernels) if all(rows) else nobody
-        return with_alone(pairs, rows[0], self.kernels) if outer else pairs
+        return with_alone_in_order(pairs, rows[0], self.kernels) if outer else pairs
 
     def parts(
         self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False, most: int | None
@@ -73,12 +74,12 @@ class PutInOrder:
         return joined_pairs([run.push_left(left), run.push_right(right), run.close()])
 
 
-def with_alone(pairs: Pairs, rows: int, kernels: Kernels) -> Pairs:
+def with_alone_in_order(pairs: Pairs, rows: int, kernels: Kernels) -> Pairs:
     """Add the unmatched left rows, in order."""
-    alone = unmatched(rows, pairs[0])
-    if not len(alone):
+    free = unmatched(rows, pairs[0])
+    if not len(free):
         return pairs
-    own, other = joined_pairs([pairs, (alone, np.full(len(alone), NULL_ROW))])
+    own, other = with_alone(pairs, free, 0)
     order = kernels.sorter.order(own)
     return own[order], other[order]
 

@@ -22,6 +22,7 @@ from penstock.operators.joins.gather_columns import (
     share_out,
 )
 from penstock.operators.joins.partitions import Kernels, Ranges, blocks, expanded
+from penstock.physical.nodes import JoinColumn
 from penstock.runtime.buffers import indices, time_array, to_arrow, values_view
 from penstock.runtime.stage import END_OF_TIME
 from penstock.runtime.threads import run_on_threads
@@ -50,18 +51,6 @@ class RowByRow:
         return True
 
 
-@dataclass(frozen=True)
-class ResultColumn:
-    """The origin of a result column: "start" or "end" of the window, the later "time", a "left" or a "right"
-    column. A "key" is the left column, or the right column `partner` where there is no left row.
-    """
-
-    name: str
-    origin: str
-    source: str = ""
-    partner: str = ""
-
-
 @dataclass
 class Results:
     """Ordered pairs: indices of left and right rows, NULL_ROW where there is none, and the bounds of their windows."""
@@ -87,7 +76,7 @@ class Results:
 class Shape:
     """The columns of a join's result, and the kernels that gather their values."""
 
-    columns: tuple[ResultColumn, ...]
+    columns: tuple[JoinColumn, ...]
     schema: pa.Schema
     gather: Gather
 
@@ -114,7 +103,7 @@ class Shape:
         run_on_threads([partial(fill, first, step) for first in range(step)])
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _due(self, column: ResultColumn, results: Results, left: _Picked, right: _Picked) -> _Due:
+    def _due(self, column: JoinColumn, results: Results, left: _Picked, right: _Picked) -> _Due:
         """Return the function that makes a column, and the gather work that must run before it."""
         dtype = self.schema.field(column.name).type
         match column.origin:
@@ -270,10 +259,3 @@ def joined_pairs(several: Sequence[Pairs]) -> Pairs:
     return np.concatenate([*nothing, *(own for own, _ in several)]), np.concatenate(
         [*nothing, *(other for _, other in several)]
     )
-
-
-def unmatched(rows: int, matched: np.ndarray) -> np.ndarray:
-    """Return the indices of rows that are in no pair."""
-    alone = np.ones(rows, np.bool_)
-    alone[matched] = False
-    return np.flatnonzero(alone)

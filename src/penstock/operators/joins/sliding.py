@@ -16,6 +16,7 @@ from penstock.algorithms.sorted_partitions.frames import Bounds
 from penstock.algorithms.sorted_partitions.reducers import ranges
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.algorithms.window_grid import Grid
+from penstock.operators.joins.completion import alone, gives_left_rows, left_rows, partnered, preserves
 from penstock.operators.joins.partitions import Kernels, Ranges, find, lay, number_keys
 from penstock.operators.joins.results import (
     MOST_PAIRS,
@@ -197,7 +198,7 @@ class SlidingMatcher(InWindows):
         self, left: Rows, right: Rows, held: list[Held], after: int, upto: int
     ) -> Iterator[pa.RecordBatch]:
         threads = self.kernels.threads
-        if self.how in ("semi", "anti"):
+        if gives_left_rows(self.how):
             yield from self.shape.batches(self._chosen(left, right, held, after, upto), left, right, threads)
             return
         near = self._near(left, right, [clipped(each, after, upto) for each in held])
@@ -216,7 +217,7 @@ class SlidingMatcher(InWindows):
         may match.
         """
         open_yet = [(each.last > upto) & (each.last >= each.first) for each in held]
-        if self.how in ("semi", "anti"):
+        if gives_left_rows(self.how):
             past, future = self.windows.reach()
             open_yet[1] |= right.times > max(watermark - past - future - 2, START_OF_TIME)
         return open_yet[0], open_yet[1]
@@ -234,8 +235,8 @@ class SlidingMatcher(InWindows):
         pair = np.repeat(np.arange(len(own)), np.maximum(last - first + 1, 0))
         window = ranges(first, np.maximum(last + 1, first))
         found = [(own[pair], other[pair], window, np.zeros(len(window), np.int64))]
-        for side, wanted in ((0, ("left", "full")), (1, ("right", "full"))):
-            if self.how in wanted:
+        for side in (0, 1):
+            if preserves(self.how, side):
                 found.append(_alone(now[side], side, found[0][side], window))
         return self._arranged(*(np.concatenate(each) for each in zip(*found, strict=True)))
 
@@ -276,10 +277,8 @@ class SlidingMatcher(InWindows):
         sharing = np.maximum(mine.first[own], held[1].first[other]) <= np.minimum(
             mine.last[own], held[1].last[other]
         )
-        matched = np.zeros(len(left), np.bool_)
-        matched[own[sharing]] = True
-        rows = some[matched[some] == (self.how == "semi")]
-        return Results(rows, np.full(len(rows), NULL_ROW), *self.windows.bounds(mine.last[rows]))
+        rows = left_rows(self.how, partnered(len(left), own[sharing])[some], some)
+        return Results(*alone(rows, 0), *self.windows.bounds(mine.last[rows]))
 
 
 def clipped(held: Held, after: int, upto: int) -> Held:
@@ -297,6 +296,4 @@ def _alone(
     free[starts[rows] + windows - held.first[rows]] = False
     row = np.repeat(np.arange(len(counts)), counts)[free]
     window = ranges(held.first, held.first + counts)[free]
-    nobody = np.full(len(row), NULL_ROW)
-    pair = (row, nobody) if side == 0 else (nobody, row)
-    return *pair, window, np.full(len(row), side)
+    return *alone(row, side), window, np.full(len(row), side)

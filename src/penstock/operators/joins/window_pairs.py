@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from penstock.algorithms.joins.joiner import Pairs
 from penstock.algorithms.sorted_partitions.rows import Rows
+from penstock.operators.joins.completion import alone, completed, gives_left_rows, left_rows, partnered
 from penstock.operators.joins.partitions import Kernels, Numbers, find, lay, number_keys
 from penstock.operators.joins.results import (
     NULL_ROW,
@@ -22,7 +23,6 @@ from penstock.operators.joins.results import (
     Shape,
     joined_pairs,
     parts_of,
-    unmatched,
 )
 from penstock.operators.joins.window_report import Watch
 from penstock.operators.joins.windows import Placed, Windows
@@ -156,23 +156,13 @@ def arranged_parts(
 def arranged(pairs: Pairs, placed: tuple[Placed, Placed], how: str, kernels: Kernels) -> Results:
     """Add the unmatched rows and order all results by window, rows with a left row first."""
     own, other = placed
-    if how in ("semi", "anti"):
-        matched = np.zeros(len(own.start), np.bool_)
-        matched[pairs[0]] = True
-        rows = np.flatnonzero(matched == (how == "semi"))
-        nobody = np.full(len(rows), NULL_ROW)
-        return _in_order(
-            Results(rows, nobody, own.start[rows], own.end[rows]), np.zeros(len(rows), np.int64), kernels
-        )
-    alone = unmatched(len(own.start), pairs[0]) if how in ("left", "full") else pairs[0][:0]
-    strays = unmatched(len(other.start), pairs[1]) if how in ("right", "full") else pairs[0][:0]
-    if not len(alone) and not len(strays):
-        results = Results(*pairs, own.start[pairs[0]], own.end[pairs[0]])
-        return _in_order(results, np.zeros(len(results), np.int64), kernels)
-    left = np.concatenate([pairs[0], alone, np.full(len(strays), NULL_ROW)])
-    right = np.concatenate([pairs[1], np.full(len(alone), NULL_ROW), strays])
+    if gives_left_rows(how):
+        rows = left_rows(how, partnered(len(own.start), pairs[0]))
+        results = Results(*alone(rows, 0), own.start[rows], own.end[rows])
+        return _in_order(results, np.zeros(len(rows), np.int64), kernels)
+    (left, right), free, strays = completed(how, pairs, (len(own.start), len(other.start)))
     start, end = (
-        np.concatenate([mine[pairs[0]], mine[alone], its[strays]])
+        np.concatenate([mine[pairs[0]], mine[free], its[strays]])
         for mine, its in ((own.start, other.start), (own.end, other.end))
     )
     return _in_order(Results(left, right, start, end), (left == NULL_ROW).astype(np.int64), kernels)

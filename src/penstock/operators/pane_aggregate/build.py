@@ -1,8 +1,9 @@
-"""Bind a windowed aggregation over panes to its kernels, for the runtime."""
+"""Build the stage of a windowed aggregation over panes, and bind its kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 
@@ -15,37 +16,64 @@ from penstock.loop.machine import is_text
 from penstock.loop.nodes import Buffer, Kernel
 from penstock.operators.pane_aggregate.kernels.emit_steps.merging import ONE_PANE
 from penstock.operators.pane_aggregate.kernels.window import Window
-from penstock.operators.pane_aggregate.program import Key, StateSpec, Variant
+from penstock.operators.pane_aggregate.program import Key, PaneKernels, StateSpec
+from penstock.operators.pane_aggregate.stage import WindowStage
+from penstock.operators.rows.build import filter_alone
+from penstock.physical import nodes as ph
+from penstock.physical.specialise import PaneProfile, specialise
 from penstock.runtime.buffers import numpy_type
-from penstock.runtime.kernels import Call, OutputCall, ResultColumn, RowsCall
+from penstock.runtime.kernels import Call, KernelCall, OutputCall, ResultColumn, RowsCall
+from penstock.runtime.session import Context
+from penstock.runtime.variants import Variants
 from penstock.types.arrow import width_of
 from penstock.types.windows import WINDOW_BOUNDS
+
+
+def pane_aggregate(
+    op: ph.PaneAggregate, node: ph.Node, given: ph.Node, kernel_factory: KernelFactory
+) -> Callable[[Context], WindowStage]:
+    """Return the constructor of a `PaneAggregate` stage. Late rows skip the kernel, and so need its filter alone."""
+    window = CompiledWindow(node, window_of(op, given), kernel_factory)
+    alone = None if op.where is None else filter_alone(op.where, given, kernel_factory)
+    return lambda context: WindowStage(window, context.engine, context.metrics, alone)
+
+
+def window_of(op: ph.PaneAggregate, given: ph.Node) -> Window:
+    """Return a node's kernels, which are built on demand."""
+    return Window(op, given.schema, given.clock)
+
+
+def start_kernels(op: ph.PaneAggregate, given: ph.Node) -> list[Kernel]:
+    """Return the kernels a run starts with, before data has changed any assumption."""
+    window = window_of(op, given)
+    fold = window.fold(op.key_table, frozenset(), wide=False)
+    return [fold.kernel, window.emit(frozenset(), False, op.merging, op.key_table).kernel]
 
 
 class CompiledWindow:
     """A windowed aggregation with kernels built on demand (the runtime's `WindowProgram`)."""
 
-    def __init__(self, window: Window, kernel_factory: KernelFactory, sliding: str) -> None:
-        self._window, self._kernel_factory, self._sliding = window, kernel_factory, sliding
+    def __init__(self, node: ph.Node, window: Window, kernel_factory: KernelFactory) -> None:
+        self._window, self._kernel_factory = window, kernel_factory
         self.time = window.time
         self.grid = Grid(*window.grid)
         self.carried = window.carried
-        self.strict = window.body.strict
+        self.strict = window.op.strict
         self.interned = window.interned
         self.texts = kernel_factory.texts
-        self.schema = window.result.schema
+        self.schema = node.schema
         self.keys = tuple(self._key(key.expr) for key in window.keys)
-        self.result = tuple(self._result(each) for each in window.body.fields)
-        self.prepare = preparation(window.host, window.source, window.uses)
+        self.may_be_dense = window.op.key_table == "dense"
+        self.result = tuple(self._result(each) for each in window.op.fields)
+        self.prepare = preparation(window.host, window.row_time, window.uses)
         self.columns = self._columns()
         self.row_bytes = self._row_bytes()
         self._null_keys: dict[frozenset[str], bool] = {}
         self._layouts: dict[tuple[frozenset[str], bool], tuple[StateSpec, ...]] = {}
         self._sources: dict[tuple[frozenset[str], frozenset[str]], list[int]] = {}
-        self._folds: dict[Variant, RowsCall] = {}
-        self._emits: dict[tuple[Variant, bool], OutputCall] = {}
-        self._absorbs: dict[tuple[frozenset[str], bool], RowsCall] = {}
-        self._blends: dict[tuple[frozenset[str], bool], RowsCall] = {}
+        self.variants: Variants[PaneProfile, PaneKernels] = Variants(
+            lambda seen: CompiledVariant(specialise(node, seen), window, kernel_factory)
+        )
 
     def _key(self, expr: ex.Expr) -> Key:
         dtype = type_of(expr, self._window.schema)
@@ -94,44 +122,48 @@ class CompiledWindow:
     def key_may_be_null(self, nullable: frozenset[str]) -> bool:
         return once(self._null_keys, nullable, lambda: self._window.keys_nullable(nullable))
 
-    def fold(self, variant: Variant) -> RowsCall:
-        return once(
-            self._folds,
-            variant,
-            lambda: self._rows_call(
-                ("fold", variant),
-                self._window.fold(variant.key_table, variant.nullable, variant.wide),
-            ),
-        )
-
-    def emit(self, variant: Variant, several_panes: bool) -> OutputCall:
-        return once(self._emits, (variant, several_panes), lambda: self._emit(variant, several_panes))
-
-    def _emit(self, variant: Variant, several_panes: bool) -> OutputCall:
-        merging = self._sliding if several_panes else ONE_PANE
-        kernel = self._window.emit(variant.nullable, variant.wide, merging, variant.key_table)
-        call = self._kernel_factory.call((self, "emit", variant, several_panes), lambda: kernel.kernel)
-        return OutputCall(call, kernel.outputs, kernel.bindings, kernel.scratch, _written(kernel.kernel))
-
-    def absorb(self, nullable: frozenset[str], wide: bool) -> RowsCall:
-        key = nullable, wide
-        return once(
-            self._absorbs,
-            key,
-            lambda: self._rows_call(("absorb", *key), self._window.absorb(nullable, wide)),
-        )
-
-    def blend(self, nullable: frozenset[str], wide: bool) -> RowsCall:
-        key = nullable, wide
-        return once(
-            self._blends, key, lambda: self._rows_call(("blend", *key), self._window.blend(nullable, wide))
-        )
-
-    def _rows_call(self, name: tuple[Hashable, ...], kernel: RowKernel) -> RowsCall:
-        return RowsCall(self._kernel_factory.call((self, *name), lambda: kernel.kernel), kernel.bindings)
-
     def index(self, width: int) -> Call:
         return self._kernel_factory.index(width)
+
+
+class CompiledVariant:
+    """The kernels of one variant of a node, built on demand (the runtime's `PaneKernels`)."""
+
+    def __init__(self, node: ph.Node, window: Window, kernel_factory: KernelFactory) -> None:
+        assert isinstance(node.op, ph.PaneAggregate)
+        self._op, self._window, self._kernel_factory = node.op, window, kernel_factory
+        self._emits: dict[bool, OutputCall] = {}
+
+    @cached_property
+    def fold(self) -> RowsCall:
+        op = self._op
+        return self._rows_call("fold", self._window.fold(op.key_table, op.nullable, op.wide))
+
+    @cached_property
+    def absorb(self) -> RowsCall:
+        return self._rows_call("absorb", self._window.absorb(self._op.nullable, self._op.wide))
+
+    @cached_property
+    def blend(self) -> RowsCall:
+        return self._rows_call("blend", self._window.blend(self._op.nullable, self._op.wide))
+
+    def emit(self, several_panes: bool) -> OutputCall:
+        return once(self._emits, several_panes, lambda: self._emit(several_panes))
+
+    def _emit(self, several_panes: bool) -> OutputCall:
+        op = self._op
+        merging = op.merging if several_panes else ONE_PANE
+        kernel = self._window.emit(op.nullable, op.wide, merging, op.key_table)
+        call = self._call("emit", kernel.kernel, several_panes)
+        return OutputCall(call, kernel.outputs, kernel.bindings, kernel.scratch, _written(kernel.kernel))
+
+    def _rows_call(self, name: str, kernel: RowKernel) -> RowsCall:
+        return RowsCall(self._call(name, kernel.kernel), kernel.bindings)
+
+    def _call(self, name: str, kernel: Kernel, several_panes: bool = False) -> KernelCall:
+        window = self._window
+        key = self._op, window.source, window.row_time, name, several_panes
+        return self._kernel_factory.call(key, lambda: kernel)
 
 
 def _written(kernel: Kernel) -> tuple[tuple[str, np.dtype], ...]:

@@ -60,10 +60,10 @@ class Emission:
     def __init__(self, worker: Worker, windows: Windows, frames: Frames) -> None:
         table = worker.table
         assert table is not None
-        self.program, self.interners, self.variant = worker.program, worker.interners, worker.variant
+        self.program, self.interners = worker.program, worker.interners
         self.frames, self.span = frames, windows.span
         _check_bounds(windows.grid, *frames.limits, self.program.time.type)
-        self.kernel: OutputCall = self.program.emit(self.variant, frames.overlapping)
+        self.kernel: OutputCall = worker.kernels.emit(frames.overlapping)
         self.nullable = self.program.key_may_be_null(worker.nullable)
         self.by_key = table.sparse and windows.span > 1
         self.columns = 1 if table.sparse else table.keys.columns

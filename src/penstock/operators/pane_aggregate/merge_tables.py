@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from penstock.loop.abi import NEED_WIDE, STATUS, numbered
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.table import PaneTable
-from penstock.runtime.kernels import RowsCall
+from penstock.physical.specialise import PaneProfile
 
 
 def blend(
@@ -39,7 +39,7 @@ def _blend_pane(
     columns = own.keys.columns
     done = 0
     while done < columns:
-        kernel: RowsCall = program.blend(nullable, own.wide)
+        kernel = program.variants.get(PaneProfile(own.keys.kind, nullable, own.wide)).blend
         inputs = {numbered("in_state", place): state for place, state in enumerate(its.states)}
         limits = {"lo": done, "hi": columns, "own": here * columns, "other": there * columns}
         done = kernel.call({**own.arguments(), **inputs, **limits})

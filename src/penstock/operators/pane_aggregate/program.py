@@ -11,7 +11,9 @@ import pyarrow as pa
 
 from penstock.algorithms.window_grid import Grid
 from penstock.loop.nodes import Type
+from penstock.physical.specialise import PaneProfile
 from penstock.runtime.kernels import Call, OutputCall, ResultColumn, RowsCall, Texts
+from penstock.runtime.variants import Variants
 from penstock.types.time import Time
 
 
@@ -26,15 +28,6 @@ class StateSpec:
     identity: float
     guarded: bool = False
     text: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """The assumptions of a kernel: the kind of key table, the nullable columns, the width of sums."""
-
-    key_table: str
-    nullable: frozenset[str]
-    wide: bool
 
 
 @dataclass(frozen=True)
@@ -52,6 +45,24 @@ class Key:
         return self.column is not None and (self.text or not fractions)
 
 
+class PaneKernels(Protocol):
+    """The kernels of one variant, each compiled on first use."""
+
+    @property
+    def fold(self) -> RowsCall: ...
+
+    @property
+    def absorb(self) -> RowsCall:
+        """The kernel that merges fragments into a table."""
+
+    @property
+    def blend(self) -> RowsCall:
+        """The kernel that merges a pane of another table with the same columns into a pane of this table."""
+
+    def emit(self, several_panes: bool) -> OutputCall:
+        """The kernel that merges panes into windows and writes results; `several_panes`: some window has more than one."""
+
+
 class WindowProgram(Protocol):
     """A compiled windowed aggregation."""
 
@@ -60,12 +71,14 @@ class WindowProgram(Protocol):
     carried: bool
     strict: bool
     keys: tuple[Key, ...]
+    may_be_dense: bool  # the plan's key table, until the keys seen lie too far apart
     columns: tuple[str, ...]
     row_bytes: int | None
     interned: frozenset[str]
     texts: Texts
     schema: pa.Schema
     result: tuple[ResultColumn, ...]
+    variants: Variants[PaneProfile, PaneKernels]
 
     def prepare(self, batch: pa.RecordBatch, first_row: int, /) -> pa.RecordBatch:
         """Add the columns that kernels need and Arrow computes; an implied time is computed from the first row's number."""
@@ -78,16 +91,5 @@ class WindowProgram(Protocol):
 
     def key_may_be_null(self, nullable: frozenset[str]) -> bool:
         """Whether kernels include nulls when they hash keys."""
-
-    def fold(self, variant: Variant) -> RowsCall: ...
-
-    def emit(self, variant: Variant, several_panes: bool) -> OutputCall:
-        """The kernel that merges panes into windows and writes results; `several_panes`: some window has more than one."""
-
-    def absorb(self, nullable: frozenset[str], wide: bool) -> RowsCall:
-        """The kernel that merges fragments into a table."""
-
-    def blend(self, nullable: frozenset[str], wide: bool) -> RowsCall:
-        """The kernel that merges a pane of another table with the same columns into a pane of this table."""
 
     def index(self, width: int) -> Call: ...

@@ -30,9 +30,10 @@ from penstock.loop.morsels import Morsels, Progress
 from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, widened
 from penstock.operators.pane_aggregate.key_ranges import SAMPLE, key_ranges
 from penstock.operators.pane_aggregate.merge_tables import blend
-from penstock.operators.pane_aggregate.program import StateSpec, Variant, WindowProgram
+from penstock.operators.pane_aggregate.program import PaneKernels, StateSpec, WindowProgram
 from penstock.operators.pane_aggregate.table import PaneTable
 from penstock.operators.pane_aggregate.tasks import Task
+from penstock.physical.specialise import PaneProfile
 from penstock.runtime.kernels import BoundKernel
 from penstock.runtime.stage import KernelOverflowError
 
@@ -95,14 +96,16 @@ class Worker:
         """The kernel of the current variant, bound to the rows and to the current table."""
         if self.table is None:
             self.table = self._begin(arguments)
-        kernel = self.program.fold(self.variant)
+        kernel = self.kernels.fold
         rows = {**arguments.fill(kernel.bindings), "first_row": task.flow.first_row}
         return BoundKernel.of(kernel.call, {**rows, **self.table.arguments(), "positions": _POSITIONS})
 
     @property
-    def variant(self) -> Variant:
-        assert self.table is not None
-        return Variant(self.table.keys.kind, self.nullable, self.table.wide)
+    def kernels(self) -> PaneKernels:
+        """The kernels for what the rows so far have shown."""
+        table = self.table
+        assert table is not None
+        return self.program.variants.get(PaneProfile(table.keys.kind, self.nullable, table.wide))
 
     def _make_room(self, arguments: BatchArguments) -> None:
         table = self.table
@@ -140,10 +143,11 @@ class Worker:
         return self._new_keys(len(self.program.keys))
 
     def first_keys(self, arguments: BatchArguments) -> Keys:
-        """Choose a dense table if the key range of the first rows is small enough, else a hash table."""
+        """Return a dense table if the plan has one and the key range of the first rows is small, else a hash table."""
         if not self.program.keys:
             return NoKeys()
-        ranges = key_ranges(self.program.keys, arguments, SAMPLE) if self.adaptive else None
+        first = self.adaptive and self.program.may_be_dense
+        ranges = key_ranges(self.program.keys, arguments, SAMPLE) if first else None
         if ranges is not None:
             dense = DenseKeys.of_sample(*map(tuple, ranges))
             if dense_allowed(dense.columns, max(self.expected, arguments.batch.num_rows)):
@@ -327,7 +331,7 @@ class Worker:
         done = 0
         while done < len(fragments):
             given = widened(fragments) if table.wide else fragments
-            kernel = self.program.absorb(self.nullable, table.wide)
+            kernel = self.kernels.absorb
             inputs = {numbered("in_state", place): state for place, state in enumerate(given.states)}
             limits = {"lo": done, "hi": len(given), "in_panes": panes, "in_keys": columns}
             done = kernel.call({**table.arguments(), **inputs, **self.arenas(kernel.bindings), **limits})

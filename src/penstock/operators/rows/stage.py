@@ -1,9 +1,10 @@
-"""Row stages: stream source, filter and projection, union."""
+"""The stage of filters and computed columns, and the compiled form that it is given."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +12,10 @@ import pyarrow as pa
 from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.hash_table.interner import MOST_TEXT, Interner
 from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
-from penstock.operators.rows.program import RowsProgram
 from penstock.runtime.buffers import indices, numpy_type, room, to_arrow
 from penstock.runtime.engine import MOST_ROWS
 from penstock.runtime.implied_times import implied_times
-from penstock.runtime.kernels import OutputCall
+from penstock.runtime.kernels import OutputCall, ResultColumn, Texts
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import (
     END_OF_TIME,
@@ -25,6 +25,23 @@ from penstock.runtime.stage import (
     Trace,
 )
 from penstock.state.state_table import StateTable
+from penstock.types.time import Time
+
+
+class RowsProgram(Protocol):
+    """A compiled filter and projection."""
+
+    time: Time
+    interned: frozenset[str]
+    texts: Texts
+    schema: pa.Schema
+    result: tuple[ResultColumn, ...]
+    filters: bool
+
+    def prepare(self, batch: pa.RecordBatch, first_row: int, /) -> pa.RecordBatch: ...
+
+    def rows(self, nullable: frozenset[str]) -> OutputCall | None:
+        """The kernel, or None if nothing is computed or filtered."""
 
 
 class RowsStage:

@@ -1,4 +1,4 @@
-"""Join signals with their kernels: what the compiler hands to the runtime."""
+"""Build the stage of signals, and bind its kernels."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from functools import cache, partial
 
 import pyarrow as pa
 
-from penstock.algorithms.hash_table.indexer import Indexer
 from penstock.algorithms.kernel_factory import KernelFactory
-from penstock.algorithms.sorted_partitions.build import partitioner, sorter
+from penstock.algorithms.sorted_partitions.build import indexer, partitioner, sorter
 from penstock.algorithms.sorted_partitions.frames import Frames
 from penstock.algorithms.sorted_partitions.partitions import Lanes
 from penstock.expr import nodes as ex
-from penstock.expr.aggregates import AGGREGATES
-from penstock.ir import nodes as ir
 from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.defined_everywhere import is_lenient
 from penstock.ir.signals.nodes import at
@@ -47,57 +44,70 @@ from penstock.operators.signals.objects import (
     Scope,
     Step,
 )
+from penstock.operators.signals.positional.build import positional
 from penstock.operators.signals.retention import Retention
 from penstock.operators.signals.sampling import Sampling, stored
 from penstock.operators.signals.stage import Layout, SignalStage, Taker
 from penstock.passes.fuse_signals import COUNTS_NONE
+from penstock.physical import nodes as ph
+from penstock.physical.choose_signals import reductions_of
 from penstock.physical.split_results import read_from_columns
 from penstock.runtime.buffers import numpy_type
 from penstock.runtime.kernels import Call
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context
-from penstock.runtime.stage import TimedBatch
+from penstock.runtime.stage import Stage, TimedBatch
 from penstock.types.time import Time
 
 _TIME = "time"
+
+
+def signals(
+    op: ph.Signals, node: ph.Node, sources: Sequence[ph.Node], kernel_factory: KernelFactory
+) -> Callable[[Context], Stage]:
+    """Return the constructor of a `Signals` stage. The positional one hands over if time has gaps or rows are few."""
+    by_changes = SignalProgram(op, node, sources, kernel_factory).stage
+    if op.evaluation == "change-to-change":
+        return by_changes
+    return positional(op, node, sources, kernel_factory, by_changes)
 
 
 @dataclass(frozen=True)
 class SignalProgram:
     """A signal over its sources: how samples are taken, and a step for each object made of them."""
 
-    this: ir.Object
-    body: ir.Signals
-    sources: Sequence[ir.Object]
+    op: ph.Signals
+    node: ph.Node
+    sources: Sequence[ph.Node]
     kernel_factory: KernelFactory
-    aggregator: str | None
     showing: bool = False  # make the kernels that a run makes when it meets data, to look at them
 
     @property
     def program(self) -> temporal.Program:
-        return self.body.program
+        return self.op.program
 
-    def stage(self) -> Callable[[Context], SignalStage]:
-        def make(context: Context) -> SignalStage:
-            program, threads = self.program, context.engine.workers
-            return SignalStage(
-                [self._taker(each, threads) for each in program.objects if _samples(each)],
-                {each.name: self._step(each, threads) for each in program.objects if not _samples(each)},
-                self._layout(),
-                [each.time for each in self.sources],
-                context.metrics,
-                retention(program),
-                lambda: Indexer(len(program.keys), self.kernel_factory.index, self.kernel_factory.texts),
-                sorter(self.kernel_factory),
-                self._made(runs),
-                interleaver(self.kernel_factory, threads),
-            )
+    def stage(self, context: Context) -> SignalStage:
+        program, threads = self.program, context.engine.workers
+        return SignalStage(
+            [self._taker(each, threads) for each in program.objects if _samples(each)],
+            {each.name: self._step(each, threads) for each in program.objects if not _samples(each)},
+            self._layout(),
+            [each.clock for each in self.sources],
+            context.metrics,
+            retention(program),
+            lambda: indexer(self.kernel_factory)(len(program.keys)),
+            sorter(self.kernel_factory),
+            self._made(runs),
+            interleaver(self.kernel_factory, threads),
+        )
 
-        return make
+    def _algorithms(self, this: temporal.Object) -> tuple[str, ...]:
+        """The algorithms of the reductions of an object."""
+        return self.op.algorithms[self.program.objects.index(this)]
 
     def _layout(self) -> Layout:
         program = self.program
-        values, schema = program[program.output].schema, self.this.schema
+        values, schema = program[program.output].schema, self.node.schema
         return Layout(
             tuple(program.keys.names),
             tuple(program.keys.types),
@@ -117,15 +127,15 @@ class SignalProgram:
         assert isinstance(body, temporal.Sampled)
         port = int(body.input)
         source = self.sources[port]
-        given = [*body.keys, source.time.column, *([body.hold.until] if body.hold.until else [])]
+        given = [*body.keys, source.clock.column, *([body.hold.until] if body.hold.until else [])]
         hidden = [ex.Field(stored(each.name), each.expr) for each in body.fields]
         fields = (*(ex.Field(name, ex.Column(name)) for name in dict.fromkeys(given)), *hidden)
         names = [each.name for each in fields]
         types = [source.schema.field(name).type for name in dict.fromkeys(given)]
         schema = pa.schema(list(zip(names, [*types, *this.schema.types], strict=True)))
-        time = Time(source.time.column, source.time.type, source.time.unit, source.time.shift)
-        ready = ir.Object(f"{self.this.name}.{this.name}.rows", self.body, schema, time)
-        rows = CompiledRows(ir.Samples(source.name, None, fields), source, ready, self.kernel_factory)
+        time = source.clock.stored
+        op = ph.Rows((), fields)
+        rows = CompiledRows(op, source.schema, source.clock, schema, self.kernel_factory)
         return Taker(
             this.name, port, RowsStage(rows, Metrics(), 0), schema, time, self._sampling(this, body, threads)
         )
@@ -136,21 +146,15 @@ class SignalProgram:
             tuple(this.schema.names),
             hold.lasting,
             hold.until,
-            None if hold.resolve is None else self._resolve(this, hold.resolve, threads),
+            None if hold.resolve is None else self._resolve(this, threads),
             is_accessed(this.name, self.program),
             sorter(self.kernel_factory),
             partitioner(self.kernel_factory, threads),
         )
 
-    def _resolve(
-        self, this: temporal.Object, how: str, threads: int
-    ) -> Callable[[Lanes, Frames], list[pa.Array]]:
-        options = tuple(sorted(AGGREGATES[how].settings(()).items()))
-        several = [
-            temporal.WindowReduction(this.name, how, (ex.Column(name),), temporal.Last(1), None, options)
-            for name in this.schema.names
-        ]
-        reduce = self._reductions(this, several, [0] * len(several), threads)
+    def _resolve(self, this: temporal.Object, threads: int) -> Callable[[Lanes, Frames], list[pa.Array]]:
+        several = reductions_of(this)
+        reduce = self._reductions(this, several, [0] * len(several), self._algorithms(this), threads)
         return lambda lanes, frames: reduce(lanes, [frames])
 
     # -- steps ---------------------------------------------------------------------------------------
@@ -173,9 +177,9 @@ class SignalProgram:
         """One kernel where everything is a machine value, else walk, reductions and fields one after the other."""
 
         def staged() -> Step:
-            return ExpressionStep(self._scope(body, threads), self._fields(this, body))
+            return ExpressionStep(self._scope(this, body, threads), self._fields(this, body))
 
-        found = fused_expression(this, self.program, self._accesses(body), self.aggregator)
+        found = fused_expression(this, self.program, self._accesses(body), self._algorithms(this))
         if found is None:
             return staged()
         if self.showing:
@@ -232,23 +236,30 @@ class SignalProgram:
             accesses.append(Access(BEGINNING_OF_KEYS, 0))
         return accesses
 
-    def _scope(self, body: temporal.Expression | temporal.Feedback, threads: int) -> Scope:
+    def _scope(
+        self, this: temporal.Object, body: temporal.Expression | temporal.Feedback, threads: int
+    ) -> Scope:
         spans = list(dict.fromkeys(span_reading(each) for each in body.reductions))
         reading = self._reading(self._accesses(body), spans, threads)
-        return Scope(reading, tuple(self._reducing(body, spans, threads)))
+        return Scope(reading, tuple(self._reducing(this, body, spans, threads)))
 
     def _reducing(
-        self, body: temporal.Expression | temporal.Feedback, spans: list[SpanReading], threads: int
+        self,
+        this: temporal.Object,
+        body: temporal.Expression | temporal.Feedback,
+        spans: list[SpanReading],
+        threads: int,
     ) -> list[Reducing]:
         """The reductions over each object that is reduced, in one go; those that are only walked along are not."""
         read = {n.index for f in body.fields for n in ex.walk(f.expr) if isinstance(n, ex.Reduced)}
         known = [(i, each) for i, each in enumerate(body.reductions) if i in read]
-        found = []
+        found, chosen = [], self._algorithms(this)
         for source in dict.fromkeys(each.source for _, each in known):
             numbered = [(i, each) for i, each in known if each.source == source]
             own = list(dict.fromkeys(span_reading(each) for _, each in numbered))
             places = [own.index(span_reading(each)) for _, each in numbered]
             overs = [each for _, each in numbered]
+            algorithms = tuple(chosen[i] for i, _ in numbered)
             found.append(
                 Reducing(
                     source,
@@ -256,7 +267,7 @@ class SignalProgram:
                     tuple(reduced_name(i) for i, _ in numbered),
                     tuple(places),
                     tuple(each.function in COUNTS_NONE for each in overs),
-                    self._reductions(self.program[source], overs, places, threads),
+                    self._reductions(self.program[source], overs, places, algorithms, threads),
                 )
             )
         return found
@@ -266,16 +277,17 @@ class SignalProgram:
         source: temporal.Object,
         overs: Sequence[temporal.WindowReduction],
         spans: Sequence[int],
+        algorithms: tuple[str, ...],
         threads: int,
     ) -> Reduce:
-        over = SampleReductions(self.this.name, source, tuple(overs), tuple(spans))
-        return over.reduce(self.kernel_factory, self.aggregator, threads, self._rows, showing=self.showing)
+        over = SampleReductions(self.node.id, source, tuple(overs), tuple(spans), algorithms)
+        return over.reduce(self.kernel_factory, threads, self._rows, showing=self.showing)
 
     def _rows(
-        self, samples: ir.Samples, source: ir.Object, result: ir.Object
+        self, op: ph.Rows, given: pa.Schema, time: Time, schema: pa.Schema
     ) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
         """Compute columns of a batch."""
-        rows = CompiledRows(samples, source, result, self.kernel_factory)
+        rows = CompiledRows(op, given, time, schema, self.kernel_factory)
         if self.showing:
             rows.rows(frozenset())
 
@@ -288,14 +300,10 @@ class SignalProgram:
     def _fields(
         self, this: temporal.Object, body: temporal.Expression
     ) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-        schema = self._scope_schema(body)
-        source = ir.Object(
-            f"{self.this.name}.{this.name}.scope", self.body, schema, Time(_TIME, pa.int64(), None)
-        )
-        result = ir.Object(f"{self.this.name}.{this.name}", self.body, this.schema, source.time)
         names = [reduced_name(i) for i in range(len(body.reductions))]
         fields = tuple(ex.Field(each.name, read_from_columns(each.expr, names)) for each in body.fields)
-        return self._rows(ir.Samples(source.name, None, fields), source, result)
+        time = Time(_TIME, pa.int64(), None)
+        return self._rows(ph.Rows((), fields), self._scope_schema(body), time, this.schema)
 
     def _scope_schema(
         self, body: temporal.Expression | temporal.Feedback, own: pa.DataType | None = None
@@ -318,8 +326,7 @@ class SignalProgram:
             backs = tuple(each.back for each in body.own)
             spec = FeedbackSpec(schema, time, expr, backs, body.initial, nullable)
             made = build_feedback(spec)
-            key = (self.this.name, this.name, nullable)
-            return self.kernel_factory.call(key, lambda: made.kernel), made.bindings
+            return self.kernel_factory.call(spec, lambda: made.kernel), made.bindings
 
         if self.showing:
             kernel(frozenset())
@@ -327,7 +334,7 @@ class SignalProgram:
         assert machine is not None
         own = tuple((each.back, each.shift) for each in body.own)
         return FeedbackStep(
-            self._scope(body, threads),
+            self._scope(this, body, threads),
             own,
             kernel,
             self._locate,

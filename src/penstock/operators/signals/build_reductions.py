@@ -20,24 +20,25 @@ from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.reach import END_OF_TIME
 from penstock.operators.signals.accesses import SpanReading
 from penstock.operators.signals.kernels.walk import EVER, LAST, PER, ROLLING, WINDOW
-from penstock.physical.choose_algorithm import Choice, choices
+from penstock.physical import nodes as ph
 from penstock.physical.hidden_names import hidden_name
 from penstock.physical.split_windows import spell
 from penstock.types.time import Time
 from penstock.types.windows import LookBack
 
 Reduce = Callable[[Lanes, Sequence[Frames]], list[pa.Array]]
-MakeRows = Callable[[ir.Samples, ir.Object, ir.Object], Callable[[pa.RecordBatch], pa.RecordBatch]]
+MakeRows = Callable[[ph.Rows, pa.Schema, Time, pa.Schema], Callable[[pa.RecordBatch], pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
 class SampleReductions:
-    """Reductions over the samples of one object; `spans[i]` is the frame list of `overs[i]`."""
+    """Reductions over the samples of one object; `overs[i]` has the frame list `spans[i]` and its algorithm."""
 
     owner: str
     source: temporal.Object
     overs: tuple[temporal.WindowReduction, ...]
     spans: tuple[int, ...]
+    algorithms: tuple[str, ...]
 
     @property
     def rows(self) -> ir.Object:
@@ -59,15 +60,9 @@ class SampleReductions:
         body = ir.Lookback(rows.name, behind, (), reductions, ())
         return ir.Object(f"{self.owner}.{self.source.name}.reduced", body, rows.schema, rows.time)
 
-    def choices(self, aggregator: str | None = None) -> tuple[Choice, ...]:
-        """Choose the algorithm of each reduction."""
-        this = self.reduced
-        return choices(ir.Program((self.rows, this), this.name), aggregator)[this.name]
-
     def reduce(
         self,
         kernel_factory: KernelFactory,
-        aggregator: str | None,
         threads: int,
         make_rows: MakeRows,
         *,
@@ -76,11 +71,12 @@ class SampleReductions:
         """Return the function that reduces frames; `showing` builds kernels before there is data."""
         rows = self.rows
         made = spell(self.reduced, rows, [])
-        algorithms = tuple(each.algorithm for each in self.choices(aggregator))
         shape = Shape(dense=True, may_be_empty=True)
-        lanes_of = FrameReducers(made.ready, made.reductions, algorithms, shape, kernel_factory, threads)
-        several = Reductions(lanes_of.reducers(), len(made.reductions))
-        compute = make_rows(made.samples, rows, made.ready)
+        lanes_of = FrameReducers(
+            made.ready.schema, rows.time, made.reductions, self.algorithms, shape, kernel_factory
+        )
+        several = Reductions(lanes_of.reducers(threads), len(made.reductions))
+        compute = make_rows(ph.Rows((), made.samples.fields), rows.schema, rows.time, made.ready.schema)
         if showing:
             for each in several.reducers:
                 if isinstance(each, KernelReducer):

@@ -41,7 +41,7 @@ class WithState:
         saved = State.from_bytes(bytes(state.get[0]), WHERE) if state.exists else None
         now = state.getCurrentProcessingTimeMs() * 1000
         step = self.shard.step(key[0], saved, payloads_of(frames), now)
-        write_late(self.shard.compiled.plan, key[0], step.late)
+        write_late(self.shard.compiled.plan, key[0], step.late, self.shard.accesses)
         log_late(self.shard.compiled.plan, step.counts["late"], self.shard.query.text)
         whole = step.state.to_bytes()
         state.update((whole,))

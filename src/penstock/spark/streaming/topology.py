@@ -60,7 +60,7 @@ def bound_of(compiled: Compiled, window: str) -> str:
 
 def cell_bytes(compiled: Compiled, window: str) -> int:
     """Return the bytes saved per pane and key of a window, including its row count."""
-    return saved_cell(with_counts(compiled, [window]).program[window], compiled.program)
+    return saved_cell(with_counts(compiled, [window]).physical("unbounded"), window)
 
 
 def _obstacle(compiled: Compiled, found: Possible) -> str | None:

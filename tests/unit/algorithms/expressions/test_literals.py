@@ -20,7 +20,7 @@ from penstock.expr.evaluate import evaluator
 from penstock.expr.typing import type_of
 from penstock.loop.abi import ERRORS, WORDS
 from penstock.loop.interpret import dtype_of
-from penstock.operators.rows.kernel import RowsSpec, build_rows
+from penstock.operators.rows.kernels import RowsSpec, build_rows
 from penstock.types.arrow import from_physical
 from penstock.types.time import Time
 

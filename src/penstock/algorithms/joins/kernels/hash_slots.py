@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from penstock.algorithms.hash_table.probe import probe, probing
 from penstock.algorithms.joins.kernels.key_words import hashed, to_place
 from penstock.loop.build import KernelBuilder
 from penstock.loop.join_abi import JoinSpec
@@ -53,11 +54,9 @@ class Slots:
         return self._place(mark, at)
 
     def _search(self, word: Value, near: Value | None) -> tuple[Var, Var]:
-        k = self.k
-        mark, at = k.var("mark", word + 1), k.var("at", self.near(word) if near is None else near)
-        with k.while_(self.slots[at].ne(0) & self.slots[at].ne(mark)):
-            k.set(at, (at + 1) & self.mask)
-        return mark, at
+        mark, first = self.k.var("mark", word + 1), self.near(word) if near is None else near
+        slots = self.slots
+        return mark, probe(self.k, first, self.mask, lambda at: slots[at].ne(0) & slots[at].ne(mark))
 
     def _place(self, mark: Value, at: Value) -> Value:
         return self.k.var("place", select(mark.eq(0), self.mask + 1, at))
@@ -77,23 +76,21 @@ class SharedSlots(Slots):
         return SharedSlots(k, k.buffer("slots", spec.word), k.scalar("mask"))
 
     def find(self, word: Value, near: Value | None = None) -> Value:
-        k = self.k
-        mark, at = k.var("mark", word + 1), k.var("at", self.near(word) if near is None else near)
-        with k.while_(self.slots[at] > mark):
-            k.set(at, (at + 1) & self.mask)
+        k, slots = self.k, self.slots
+        mark, first = k.var("mark", word + 1), self.near(word) if near is None else near
+        at = probe(k, first, self.mask, lambda at: slots[at] > mark)
         there = select(self.slots[at].eq(mark), at, self.mask + 2)
         return k.var("place", select(mark.eq(0), self.mask + 1, there))
 
     def insert(self, word: Value, near: Value | None = None) -> Value:
         k = self.k
-        carried, at = k.var("carried", word + 1), k.var("at", self.near(word) if near is None else near)
+        carried, first = k.var("carried", word + 1), self.near(word) if near is None else near
         going = k.var("going", const(True, BOOL))
-        with k.while_(going):
+        with probing(k, first, self.mask, lambda at: going) as at:
             old = k.atomic("max", self.slots, at, carried, "old")
             assert old is not None
             k.set(going, old.ne(0) & old.ne(carried))
             k.set(carried, minimum(old, carried))
-            k.set(at, (at + 1) & self.mask)
         return at
 
 

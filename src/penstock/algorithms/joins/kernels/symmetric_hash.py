@@ -7,6 +7,7 @@ row. Both are 0 in a free slot.
 
 from __future__ import annotations
 
+from penstock.algorithms.hash_table.probe import probe
 from penstock.algorithms.joins.kernels.key_words import BLOCK, Pairs, blocks, hashed, to_place
 from penstock.loop.abi import KEYS, NEED_KEYS, OUTPUT, SLOTS, STATUS
 from penstock.loop.build import KernelBuilder
@@ -98,12 +99,9 @@ def _emit(
 
 def search(k: KernelBuilder, table: Buffer, mask: Value, code: Value, near: Value | None = None) -> Var:
     """Return the index of a code's slot, or of a free slot. `near` is the first slot of the probe, if known."""
-    slot = k.var("slot", to_place(hashed(code), mask) if near is None else near)
-    at = k.var("at", slot << 1)
-    with k.while_(table[at + 1].ne(0) & table[at].ne(code)):
-        k.set(slot, (slot + 1) & mask)
-        k.set(at, slot << 1)
-    return at
+    first = to_place(hashed(code), mask) if near is None else near
+    slot = probe(k, first, mask, lambda slot: table[(slot << 1) + 1].ne(0) & table[slot << 1].ne(code))
+    return k.var("at", slot << 1)
 
 
 def _half(held: Value, side: int) -> Value:

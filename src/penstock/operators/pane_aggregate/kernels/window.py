@@ -22,52 +22,53 @@ from penstock.operators.pane_aggregate.kernels.emit_steps.spec import EmitKernel
 from penstock.operators.pane_aggregate.kernels.fold import build_fold
 from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FoldSpec, Panes
 from penstock.operators.pane_aggregate.kernels.merge_fragments import build_absorb, build_blend
+from penstock.physical.nodes import PaneAggregate, Reduction
 from penstock.types.time import Time
 from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow, TimeWindow
 
 
 @dataclass(frozen=True)
 class Window:
-    """A `Reduce` with all inputs of its kernels, computed once.
+    """A `PaneAggregate` over rows of a schema and a time, with all inputs of its kernels, computed once.
 
     Under a carried domain the window is a pair of keys, and panes are single ticks.
     """
 
-    body: ir.Reduce
-    source: ir.Object
-    result: ir.Object
-    host: HostColumns = field(init=False)
-    keys: tuple[ex.Field, ...] = field(init=False)
-    where: ex.Expr | None = field(init=False)
-    reductions: tuple[ir.Reduction, ...] = field(init=False)
+    op: PaneAggregate
+    source: pa.Schema
+    row_time: Time
+    host: HostColumns = field(init=False, compare=False)
+    keys: tuple[ex.Field, ...] = field(init=False, compare=False)
+    where: ex.Expr | None = field(init=False, compare=False)
+    reductions: tuple[ir.Reduction, ...] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        host = HostColumns(self.source.schema)
+        host = HostColumns(self.source)
         set_field = object.__setattr__
         set_field(self, "host", host)
-        keys = (*self.body.keys, *self._carried_bounds())
+        keys = (*self.op.keys, *self._carried_bounds())
         set_field(self, "keys", tuple(ex.Field(key.name, host.key(key.expr)) for key in keys))
-        set_field(self, "where", None if self.body.where is None else host.value(self.body.where))
-        set_field(self, "reductions", tuple(self._reduction(each, host) for each in self.body.reductions))
+        set_field(self, "where", None if self.op.where is None else host.value(self.op.where))
+        set_field(self, "reductions", tuple(self._reduction(each, host) for each in self.op.reductions))
 
     @property
     def uses(self) -> list[Use]:
         """The uses of values by rows, in terms of the source's columns."""
-        body = self.body
-        found = uses_of([body.where], *(key.expr for key in body.keys))
-        for each in body.reductions:
-            found += uses_of([body.where, each.where], *each.args)
+        op = self.op
+        found = uses_of([op.where], *(key.expr for key in op.keys))
+        for each in op.reductions:
+            found += uses_of([op.where, each.where], *each.args)
         return found
 
     @property
     def carried(self) -> bool:
-        return isinstance(self.body.domain, CarriedWindow)
+        return isinstance(self.op.window, CarriedWindow)
 
     def _carried_bounds(self) -> tuple[ex.Field, ...]:
         return tuple(ex.Field(name, ex.Column(name)) for name in WINDOW_BOUNDS) if self.carried else ()
 
     @staticmethod
-    def _reduction(reduction: ir.Reduction, host: HostColumns) -> ir.Reduction:
+    def _reduction(reduction: Reduction, host: HostColumns) -> ir.Reduction:
         args = tuple(host.argument(arg) for arg in reduction.args)
         where = None if reduction.where is None else host.value(reduction.where)
         return ir.Reduction(reduction.function, args, where, reduction.options)
@@ -75,7 +76,7 @@ class Window:
     @property
     def time(self) -> Time:
         """The time of rows: under a carried domain the end of their window."""
-        time = self.source.time
+        time = self.row_time
         return Time(WINDOW_BOUNDS[1], time.type, time.unit, shift=-1) if self.carried else time
 
     @property
@@ -85,7 +86,7 @@ class Window:
     @property
     def grid(self) -> tuple[int, int, int]:
         """Size, slide and offset of the windows."""
-        match self.body.domain:
+        match self.op.window:
             case TimeWindow(size=size, every=every, offset=offset):
                 return size, every, offset
             case _:
@@ -168,14 +169,14 @@ class Window:
                 tuple((key.name, dtype) for key, dtype in zip(self.keys, types, strict=True)),
                 () if self.carried else WINDOW_BOUNDS,
                 *self.grid,
-                self.source.time.type,
+                self.row_time.type,
                 self.partials(nullable),
                 self.monoids(nullable, wide),
                 self.monoids(nullable, wide=True),
                 self.reductions,
                 self.reduction_types,
                 self.computed,
-                self.body.having,
+                self.op.having,
                 self.may_be_null(nullable),
                 algorithms(self.monoids(nullable, wide=True), sliding),
                 key_table,
@@ -186,7 +187,7 @@ class Window:
     @property
     def computed(self) -> tuple[ex.Field, ...]:
         """The result's fields other than keys and window bounds."""
-        return tuple(each for each in self.body.fields if not isinstance(each.expr, ex.Column))
+        return tuple(each for each in self.op.fields if not isinstance(each.expr, ex.Column))
 
     def absorb(self, nullable: frozenset[str], wide: bool) -> RowKernel:
         return build_absorb(self.monoids(nullable, wide))

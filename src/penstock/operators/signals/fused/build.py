@@ -16,7 +16,7 @@ from penstock.ir.signals.nodes import at
 from penstock.ir.signals.scope import reduced_type, scope
 from penstock.loop.machine import machine_type
 from penstock.operators.signals.accesses import Access, SpanReading
-from penstock.operators.signals.build_reductions import SampleReductions, span_reading
+from penstock.operators.signals.build_reductions import span_reading
 from penstock.operators.signals.fused.driver import (
     ALL_MARKS,
     CHANGES,
@@ -102,11 +102,14 @@ class FusedExpression:
 
 
 def fused_expression(
-    this: temporal.Object, program: temporal.Program, accesses: Sequence[Access], aggregator: str | None
+    this: temporal.Object,
+    program: temporal.Program,
+    accesses: Sequence[Access],
+    chosen: tuple[str, ...],
 ) -> FusedExpression | None:
     """Return an expression in a form that one kernel computes, or None if that is impossible.
 
-    All columns must be machine values, and all reductions must have states of fixed size. Objects whose intervals may
+    `chosen` holds the algorithms of its reductions. All columns must be machine values, and all reductions must have states of fixed size. Objects whose intervals may
     overlap are excluded: they have no single point at a time.
     """
     body = this.body
@@ -120,8 +123,8 @@ def fused_expression(
     if any(_overlaps(each) for each in known) or any(each.function in _OTHERS for each in reduced):
         return None
     algorithms = tuple(
-        _algorithm(program, each, aggregator) if number in read else None
-        for number, each in enumerate(body.reductions)
+        _algorithm(each, algorithm) if number in read else None
+        for number, (each, algorithm) in enumerate(zip(body.reductions, chosen, strict=True))
     )
     if not all(each in (None, PREFIX_SUMS, *ALGORITHMS) for each in algorithms):
         return None
@@ -135,12 +138,9 @@ def _overlaps(each: temporal.Object) -> bool:
     return isinstance(each.body, temporal.Sampled) and each.body.hold.until is not None
 
 
-def _algorithm(program: temporal.Program, over: temporal.WindowReduction, aggregator: str | None) -> str:
-    """Return the chosen algorithm; recompute windows that do not overlap, and counts of rows, which are free."""
-    (choice,) = SampleReductions("", program[over.source], (over,), (0,)).choices(aggregator)
-    if isinstance(over.span, temporal.Per) or choice.algorithm == FRAME_ENDS:
-        return RECOMPUTE
-    return choice.algorithm
+def _algorithm(over: temporal.WindowReduction, chosen: str) -> str:
+    """Return the algorithm; recompute windows that do not overlap, and counts of rows, which are free."""
+    return RECOMPUTE if isinstance(over.span, temporal.Per) or chosen == FRAME_ENDS else chosen
 
 
 @dataclass

@@ -1,20 +1,21 @@
-"""Choose the dense path for signals over regular time, and build its stage."""
+"""Build the stage of signals over regular time, and bind its kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 
-from penstock.analysis.positions import fits
+from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.loop.nodes import TYPES
-from penstock.operators.signals.build import SignalProgram
 from penstock.operators.signals.kernels.coalesce import beginnings, intervals
 from penstock.operators.signals.positional.build_kernels import CompiledDense
 from penstock.operators.signals.positional.evaluate import DenseSignals
 from penstock.operators.signals.positional.kernels import Dense, dense
 from penstock.operators.signals.positional.stage import Clock, DenseStage
+from penstock.operators.signals.stage import SignalStage
+from penstock.physical import nodes as ph
 from penstock.runtime.kernels import Call
 from penstock.runtime.session import Context
 from penstock.types.arrow import without_column
@@ -22,14 +23,17 @@ from penstock.types.arrow import without_column
 _KERNELS = {"beginnings": beginnings, "intervals": intervals}
 
 
-def dense_stage(signals: SignalProgram) -> Callable[[Context], DenseStage] | None:
-    """Return a constructor of the dense stage, or None if the program does not fit the dense path."""
-    inputs = [(each.schema, each.time) for each in signals.sources]
-    if not fits(signals.program, inputs):
-        return None
-    found = dense(signals.program, inputs)
-    program, kernel_factory = CompiledDense(found, signals.kernel_factory), signals.kernel_factory
-    few = signals.stage()
+def positional(
+    op: ph.Signals,
+    node: ph.Node,
+    sources: Sequence[ph.Node],
+    kernel_factory: KernelFactory,
+    few: Callable[[Context], SignalStage],
+) -> Callable[[Context], DenseStage]:
+    """Return the constructor of the positional stage; `few` makes the stage for the rows of a short input."""
+    inputs = [(each.schema, each.clock) for each in sources]
+    found = dense(op.program, inputs)
+    program = CompiledDense(found, kernel_factory)
 
     def kernels(name: str, dtype: np.dtype, nullable: bool) -> Call:
         type = TYPES[f"{dtype.kind}{8 * dtype.itemsize}"]
@@ -40,8 +44,8 @@ def dense_stage(signals: SignalProgram) -> Callable[[Context], DenseStage] | Non
             DenseSignals(program, context.engine.workers),
             _clock(found),
             [without_column(schema, time.column) for schema, time in inputs],
-            signals.program.schema,
-            signals.this.schema,
+            op.program.schema,
+            node.schema,
             context.metrics,
             kernels,
             partial(few, context),
