@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from penstock.spark.table_scan import table_scan
     from penstock.state.state import State
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AggregateError",
