@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
+from penstock.compile import Compiled
 from penstock.loop.interpret import Interpreted
 from penstock.loop.nodes import Kernel
 
@@ -124,7 +124,8 @@ def test_a_query_compiles_few_kernels(name: str, monkeypatch: pytest.MonkeyPatch
         return Interpreted(kernel)
 
     monkeypatch.setattr("penstock.compile.backend_named", lambda name: compiled)
-    anew = replace(query.compiled(), _wired={})
+    known = query.compiled()
+    anew = Compiled(known.plan, known.raw, known.program, known.trace)
     session = anew.open(ONE_THREAD, bounded=False)
     for begin in range(0, 300, 100):
         session.push("events", rows(begin, 10).select(anew.columns["events"]))
