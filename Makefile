@@ -10,11 +10,11 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONPATH :=
 
-.PHONY: help setup demo test check format bench fuzz spark fault damage soak kafka lock clean
+.PHONY: help setup demo test check format bench fuzz spark spark-matrix cluster fault damage soak kafka lock clean
 .DEFAULT_GOAL := help
 
 help:  ## say what each target does
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 setup: $(STAMP)  ## create .venv with the locked packages and penstock itself (quick the second time)
 
@@ -45,14 +45,20 @@ format: setup  ## let ruff repair what it can
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-bench: setup  ## the YSB benchmark against C++, Polars, DuckDB and pandas
-	$(BIN)/penstock bench ysb
+bench: setup  ## a benchmark beside other engines (SUITE=ysb, FLAGS="--quick"; SUITE=--help lists them)
+	$(BIN)/python -m benchmarks $(or $(SUITE),ysb) $(FLAGS)
 
 fuzz: setup  ## a long Hypothesis campaign over every property (FUZZ=path narrows it)
 	$(PYTEST) -n $(JOBS) --hypothesis-profile=fuzz --ignore=tests/law --ignore=tests/docs $(or $(FUZZ),tests)
 
 spark: setup  ## every test on Spark, of which `make test` runs a slice
 	$(PYTEST) -q --campaign tests/spark
+
+spark-matrix: setup  ## tests on Spark with each supported version of it (VERSIONS=4.0.5,4.1.4 SLICE=1)
+	$(BIN)/python scripts/spark_matrix.py $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(SLICE),--slice)
+
+cluster: setup  ## every kind of query on a standalone cluster whose executors have no packages
+	$(PYTEST) -q --campaign tests/cluster
 
 fault: setup  ## kill drivers, JVMs and workers of streaming queries (KILLS=200, SEED=0, MINUTES=600); goes on where it was
 	$(PYTEST) -q --campaign tests/fault
@@ -72,4 +78,4 @@ lock: setup  ## pin again everything pyproject.toml asks for (LOCK=--upgrade tak
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src benchmarks tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

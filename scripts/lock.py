@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-EXTRAS = ("bench", "connect", "delta", "dev", "iceberg", "kafka", "pandas", "polars", "spark")
+EXTRAS = ("bench", "cloud", "connect", "delta", "dev", "iceberg", "kafka", "pandas", "polars", "spark")
 ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -16,12 +16,12 @@ TESTS = Path(__file__).parent
 FIXTURES = TESTS / "fixtures"
 # What `make check` leaves to `make test`, beside tests that are marked one by one.
 SLOW = (
+    "cluster",  # starts a Spark cluster
     "oracle",  # compiles a new query for each example
     "security",  # starts many processes
     "spark",  # starts Spark
     "unit/api/test_aggregate_matrix.py",  # every aggregate in every window
-    "unit/bench",  # compiles C++ and runs the peers
-    "unit/cli/test_engine.py",  # runs the benchmark
+    "benchmarks",  # compiles C++ and runs the peers
     "unit/runtime/test_incremental.py",  # long streams
     "unit/runtime/test_interrupts.py",  # thousands of runs, traced line by line
 )

@@ -28,6 +28,7 @@ from penstock.errors import (
     SchemaMismatchError,
     SignalError,
     SourceError,
+    SparkSettingWarning,
     SqlError,
     StateError,
     UnfinishedError,
@@ -75,18 +76,20 @@ if TYPE_CHECKING:
     from penstock.api.sources import from_arrow, scan, stream, table
     from penstock.api.sql.query import sql
     from penstock.api.stream import Stream
-    from penstock.api.stream_time import every
+    from penstock.api.stream_time import arrival, every
     from penstock.api.windows import rows, session, sliding, tumbling, unbounded
     from penstock.runtime.engine import Engine
     from penstock.runtime.metrics import Metrics
-    from penstock.runtime.state.state import State
     from penstock.spark.bound import from_spark
+    from penstock.spark.deploy.ship import ship
     from penstock.spark.session import spark_session
     from penstock.spark.streaming.executor_errors import streaming_problem
     from penstock.spark.streaming.metrics import StreamingMetrics
     from penstock.spark.streaming.sinks import delta_sink
+    from penstock.spark.table_scan import table_scan
+    from penstock.state.state import State
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AggregateError",
@@ -106,6 +109,7 @@ __all__ = [
     "Signal",
     "SignalError",
     "SourceError",
+    "SparkSettingWarning",
     "SqlError",
     "State",
     "StateError",
@@ -121,6 +125,7 @@ __all__ = [
     "align",
     "all",
     "any",
+    "arrival",
     "check_aggregate",
     "clear_cache",
     "col",
@@ -156,6 +161,7 @@ __all__ = [
     "scan_kafka",
     "scan_stream",
     "session",
+    "ship",
     "skew",
     "sliding",
     "spark_session",
@@ -165,6 +171,7 @@ __all__ = [
     "streaming_problem",
     "sum",
     "table",
+    "table_scan",
     "tumbling",
     "unbounded",
     "var",
@@ -185,17 +192,19 @@ _NAMES = {
     "api.sources": "from_arrow scan stream table",
     "api.sql.query": "sql",
     "api.stream": "Stream",
-    "api.stream_time": "every",
+    "api.stream_time": "arrival every",
     "api.windows": "rows session sliding tumbling unbounded",
     "runtime.engine": "Engine",
     "api.live_sources": "scan_kafka scan_stream",
     "runtime.metrics": "Metrics",
-    "runtime.state.state": "State",
+    "state.state": "State",
     "spark.bound": "from_spark",
+    "spark.deploy.ship": "ship",
     "spark.session": "spark_session",
     "spark.streaming.executor_errors": "streaming_problem",
     "spark.streaming.sinks": "delta_sink",
     "spark.streaming.metrics": "StreamingMetrics",
+    "spark.table_scan": "table_scan",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 

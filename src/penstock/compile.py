@@ -1,4 +1,4 @@
-"""The whole compiler, top to bottom: from a logical plan to an executable query."""
+"""The whole compiler, top to bottom: plan → IR → passes → physical plan → pipeline."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.algorithms.kernel_factory import Backend, KernelFactory, once
 from penstock.analysis.coarse_times import coarse_times
 from penstock.analysis.order import sees_order
 from penstock.analysis.scan_predicates import scan_predicates
@@ -16,6 +17,7 @@ from penstock.expr.nodes import Expr
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.ir.signature import signature
+from penstock.operators.build import build
 from penstock.passes.pipeline import optimise
 from penstock.physical import nodes as ph
 from penstock.physical.build import physical
@@ -23,10 +25,9 @@ from penstock.physical.settings import Settings
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.plan.verify import verify as verify_plan
-from penstock.programs.kernel_factory import Backend, KernelFactory
-from penstock.programs.wiring import Wiring
-from penstock.runtime.adapt.join_metrics import JoinReport
+from penstock.runtime.column_addresses import Reader
 from penstock.runtime.engine import Engine
+from penstock.runtime.join_metrics import JoinReport
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context, Pipeline, Session
 from penstock.translate.plan_to_ir import to_ir
@@ -58,7 +59,8 @@ class Compiled:
     program: ir.Program
     trace: tuple[tuple[str, ir.Program], ...]
     off: frozenset[str] = frozenset()
-    _wired: dict[tuple[str, str | None], Pipeline] = field(default_factory=dict)
+    _pipelines: dict[tuple[str, ph.Mode, str | None], Pipeline] = field(default_factory=dict)
+    _factories: dict[str, KernelFactory] = field(default_factory=dict)
     reports: dict[str, JoinReport] = field(default_factory=dict)
 
     @cached_property
@@ -120,19 +122,19 @@ class Compiled:
 
     def open(self, engine: Engine, bounded: bool = True) -> Session:
         """Start a run."""
-        return Session(self.wired(engine.backend, engine.aggregator), Context(engine, Metrics(), bounded))
+        pipeline = self.pipeline(engine.backend, "bounded" if bounded else "unbounded", engine.aggregator)
+        return Session(pipeline, Context(engine, Metrics(), bounded))
 
-    def wired(self, backend: str, aggregator: str | None = None) -> Pipeline:
-        """Return the stages for a back end and an aggregator, cached so that later runs reuse the kernels."""
-        key = backend, aggregator
-        if key not in self._wired:
-            self._wired[key] = self._wire(backend, aggregator)
-        return self._wired[key]
-
-    def _wire(self, backend: str, aggregator: str | None) -> Pipeline:
-        program, kernel_factory = self.program, KernelFactory(backend_named(backend))
-        wiring = Wiring(program, sources_of(self.plan), kernel_factory, aggregator, self.off, self.reports)
-        return Pipeline(wiring.stages(), program.output, self.schema)
+    def pipeline(self, backend: str, mode: ph.Mode, aggregator: str | None = None) -> Pipeline:
+        """Return the stages of the physical plan, one for each node, cached so that later runs reuse the kernels."""
+        key = backend, mode, aggregator
+        if key not in self._pipelines:
+            kernels = once(
+                self._factories, backend, lambda: KernelFactory(backend_named(backend), reader_of(backend))
+            )
+            plan = self.physical(mode, aggregator)
+            self._pipelines[key] = build(plan, self.schema, kernels, self.reports)
+        return self._pipelines[key]
 
     def explain(self, stage: str | None = None) -> str:
         """Render the query at one stage of compilation."""
@@ -160,6 +162,15 @@ def backend_named(name: str) -> Backend:
     return lambda kernel: TieredKernel(kernel, kernels)
 
 
+def reader_of(backend: str) -> Reader | None:
+    """Return the native reader of batches, unless kernels are interpreted."""
+    if backend == "interpret":
+        return None
+    from penstock.codegen.batch_reader import BATCH_READER  # noqa: PLC0415 - loads LLVM
+
+    return BATCH_READER
+
+
 @cache
 def kernel_cache() -> KernelCache:
     """Return the cache of this process's compiled kernels."""
@@ -180,12 +191,13 @@ def forget(files: bool = False) -> None:
     kernel_cache().clear(files)
 
 
-def objects_of(program: ir.Program) -> dict[str, bytes]:
+def objects_of(compiled: Compiled) -> dict[str, bytes]:
     """Compile the kernels a run starts with, and return their object code for other processes."""
     from penstock.codegen.cache import object_key  # noqa: PLC0415
     from penstock.codegen.native import compile_kernel  # noqa: PLC0415 - loads LLVM
     from penstock.codegen.tiers import best_level  # noqa: PLC0415
     from penstock.explain import kernels  # noqa: PLC0415
 
-    made = [compile_kernel(kernel, kernel_cache(), best_level(kernel)) for kernel in kernels(program)]
+    plan = compiled.physical("unbounded")
+    made = [compile_kernel(kernel, kernel_cache(), best_level(kernel)) for kernel in kernels(plan)]
     return {object_key(each.kernel, each.effort): each.object_code for each in made}

@@ -39,6 +39,10 @@ class MalformedRowsWarning(UserWarning):
     """Malformed rows were dropped, and `on_bad=` was not given."""
 
 
+class SparkSettingWarning(UserWarning):
+    """A setting of a Spark session harms the query; the message names the setting and the value to give it."""
+
+
 class UnknownColumnError(PenstockError, KeyError):
     """A column is named that the stream does not have."""
 

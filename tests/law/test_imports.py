@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.law.source import ROOT, SRC
+from tests.law.source import ROOT, SRC, imports_of, label, python_files, tree_of
 
 HEAVY = (
     "duckdb",
@@ -54,13 +55,15 @@ def test_every_import_contract_is_kept(copy_of_the_source: Path) -> None:
         ("loop", "penstock.plan.nodes", "Each floor"),
         ("expr", "penstock.plan.nodes", "Each floor"),
         ("passes", "penstock.api", "Each floor"),
-        ("codegen", "penstock.runtime", "Each floor"),
+        ("codegen", "penstock.algorithms.selection", "Each floor"),
+        ("runtime", "penstock.algorithms.selection", "The runtime"),
         ("runtime", "penstock.ir.nodes", "The runtime"),
         ("runtime", "penstock.codegen", "The runtime"),
         ("sources", "penstock.plan.nodes", "Sources"),
         ("api", "llvmlite.binding", "Only codegen"),
         ("runtime", "pyspark.sql", "Only spark"),
         ("api", "sqlglot.exp", "Only api/sql"),
+        ("cli", "benchmarks.run", "The package"),
     ],
 )
 def test_a_forbidden_import_breaks_its_contract(
@@ -71,6 +74,26 @@ def test_a_forbidden_import_breaks_its_contract(
     done = run_python(LINT, copy_of_the_source)
     assert done.returncode == 1, done.stdout + done.stderr
     assert re.search(rf"^{contract}.* BROKEN", done.stdout, re.MULTILINE), done.stdout
+
+
+def kernels_imported(path: Path, tree: ast.Module) -> list[str]:
+    """The kernels of operators that a file imports, unless it builds stages or is one of the kernels itself."""
+    if path.stem.startswith("build") or "kernels" in {*path.parts, path.stem}:
+        return []
+    named = (name for _, name in imports_of(tree) if name.startswith("penstock.operators."))
+    return [name for name in named if "kernels" in name.split(".")]
+
+
+@pytest.mark.parametrize("path", python_files(SRC / "operators"), ids=label)
+def test_only_builders_import_kernels(path: Path) -> None:
+    """A driver is given its kernels compiled: it never reaches the functions that write them."""
+    assert kernels_imported(path, tree_of(path)) == []
+
+
+@pytest.mark.parametrize(("name", "found"), [("stage.py", 1), ("build.py", 0), ("kernels/fold.py", 0)])
+def test_a_driver_that_imports_kernels_is_found(name: str, found: int) -> None:
+    tree = ast.parse("from penstock.operators.rows.kernels import build_rows")
+    assert len(kernels_imported(SRC / "operators" / "rows" / name, tree)) == found
 
 
 def test_a_new_package_must_be_given_its_floor(copy_of_the_source: Path) -> None:

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
+from penstock.algorithms.joins.eager import Eager
+from penstock.algorithms.joins.progressive_merge import ProgressiveMerge
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows, to_table
-from penstock.programs.join_algorithms import EAGER
-from penstock.runtime.join_algorithms.eager import Eager
-from penstock.runtime.join_algorithms.progressive_merge import ProgressiveMerge
+from penstock.operators.joins.build_algorithms import EAGER
 from penstock.translate.plan_to_ir import to_ir
 from tests.oracle.effort import effort
 from tests.oracle.join_cases import JOIN_KINDS, KEYS

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracle.effort import effort
-from tests.unit.kernels.joins.joining import EAGER, LAZY, eagerly, native
+from tests.unit.algorithms.joins.kernels.joining import EAGER, LAZY, eagerly, native
 
 ROWS, EQUAL, FLOOD = 1500, 300, 20_000
 

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.programs import joins as join_programs
-from penstock.runtime.joins import (
+from penstock.operators.joins import (
     algorithm_pairs,
     gather_columns,
     interval,
@@ -23,6 +22,7 @@ from penstock.runtime.joins import (
     sliding,
     windows,
 )
+from penstock.operators.joins import build as join_programs
 from tests.oracle.effort import effort
 from tests.oracle.join_cases import JOIN_KINDS, QUERIES, cases
 from tests.oracle.test_joins import expected, shown, streams_of

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import penstock as pk
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows, to_table
-from penstock.runtime.joins import algorithm_pairs, large_windows, overlapping_windows, results, windows
+from penstock.operators.joins import algorithm_pairs, large_windows, overlapping_windows, results, windows
 from penstock.translate.plan_to_ir import to_ir
 from penstock.types.pairing import ALGORITHMS
 from tests.oracle.effort import effort

@@ -24,7 +24,7 @@ from tests.security.test_hostile_names import query_of
 
 cache = KernelCache(Path(sys.argv[1]))
 for text in HOSTILE.values():
-    for kernel in kernels(compile_plan(query_of(text).plan).program):
+    for kernel in kernels(compile_plan(query_of(text).plan).physical("bounded")):
         compile_kernel(kernel, cache)
 """
 

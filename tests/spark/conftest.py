@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 import penstock as pk
+from tests.storage.conftest import s3, s3_lake
+
+__all__ = ["s3", "s3_lake", "spark"]
 
 SETTINGS = {
     "spark.sql.shuffle.partitions": 2,

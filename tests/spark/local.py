@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 
 import penstock as pk
 from penstock.api.execute import bind_all
-from penstock.passes.choose_strategy import STRATEGIES
+from penstock.physical.choose_strategy import STRATEGIES
 from penstock.spark.frame import Wiring, packed_tables
 from penstock.spark.planning import planned
 

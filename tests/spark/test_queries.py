@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.passes.choose_strategy import STRATEGIES
+from penstock.physical.choose_strategy import STRATEGIES
 from penstock.spark.planning import planned
 from tests.spark.agree import assert_same
 from tests.spark.lakes import NAMES, events, lake, queries

@@ -8,7 +8,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.passes.choose_strategy import Halo
+from penstock.physical.choose_strategy import Halo
 from penstock.sources.fragment import Fragment
 from penstock.spark.slices import (
     Part,

@@ -20,8 +20,8 @@ from penstock.expr import nodes as ex
 from penstock.expr.interning import interned
 from penstock.expr.show import show
 from penstock.loop.nodes import Block, For, If, While
-from penstock.lower.rows import RowsSpec, build_rows
-from penstock.passes.choose_strategy import possible
+from penstock.operators.rows.kernels import RowsSpec, build_rows
+from penstock.physical.choose_strategy import possible
 from penstock.plan.codec import decode, encode
 from penstock.plan.nodes import ordered
 from penstock.sources.value_ranges import may_pass

@@ -14,6 +14,7 @@ This analysis does not change the program.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.expr.nodes import Column
@@ -101,7 +102,7 @@ def _step(this: Object, source: Object, program: Program) -> Reach:
         case Attach(domain=CarriedWindow()) | Top():
             return _within_window(source, program, results=False)
         case Signals() as body:  # an interval may span a cut, so open intervals are carried over it
-            return _worse(CarryIn(), signal_reach(body, source))
+            return _worse(CarryIn(), signal_reach(body.program, body.sources, source.name))
         case Distinct(keep="first"):
             return CarryIn()
         case Reduce() | Attach() | Apply() | Lookback():
@@ -140,14 +141,14 @@ def _of_join(body: Join | Asof | RollingJoin) -> Reach:
 # --- signals --------------------------------------------------------------------------------------------
 
 
-def signal_reach(body: Signals, source: Object) -> Reach:
+def signal_reach(program: temporal.Program, sources: Sequence[str], source: str) -> Reach:
     """Return the reach of a signal's value at an instant into the samples of one of its sources."""
     taken = {
         each.name
-        for each in body.program.objects
-        if isinstance(each.body, temporal.Sampled) and body.sources[int(each.body.input)] == source.name
+        for each in program.objects
+        if isinstance(each.body, temporal.Sampled) and sources[int(each.body.input)] == source
     }
-    reached = signal_lineage(body.program)[body.program.output]
+    reached = signal_lineage(program)[program.output]
     reaches = [reach for name, reach in reached.items() if name in taken]
     whole = reaches[0]
     for each in reaches[1:]:

@@ -37,13 +37,12 @@ from penstock.ir.nodes import (
 from penstock.ir.signals.nodes import Sampled
 from penstock.types.arrow import kind_of, value_type
 from penstock.types.pairing import InWindow, Lookup, left_column, right_column
-from penstock.types.windows import WINDOW_END, WINDOW_START, Unbounded
+from penstock.types.windows import WINDOW_BOUNDS, Unbounded
 
 # Per input of an object: the object's columns as expressions over the input's columns.
 Origin = dict[str, dict[str, Expr]]
 # One key as an expression over each input.
 Key = frozenset[tuple[str, Expr]]
-_BOUNDS = frozenset({WINDOW_START, WINDOW_END})
 TICKING = frozenset({"timestamp", "date", "duration"})
 
 
@@ -277,7 +276,7 @@ def _through(fields: Iterable[Field], origin: Origin) -> Origin:
 def _without_bounds(origin: Origin) -> Origin:
     """Drop columns that the window bounds shadow."""
     return {
-        name: {column: expr for column, expr in columns.items() if column not in _BOUNDS}
+        name: {column: expr for column, expr in columns.items() if column not in WINDOW_BOUNDS}
         for name, columns in origin.items()
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from penstock.analysis.row_counting import streams_behind
 from penstock.ir import nodes as ir
 from penstock.types.windows import Session
 
@@ -22,7 +21,7 @@ def read_by_time(name: str, program: ir.Program) -> bool:
 def needs_arrival(stream: str, program: ir.Program) -> bool:
     """Return whether rows of a stream reach sessions through several inputs of a union; arrival order then decides lateness."""
     return has_sessions(program) and any(
-        sum(stream in streams_behind(source, program) for source in each.body.sources) > 1
+        sum(stream in _streams_behind(source, program) for source in each.body.sources) > 1
         for each in program.objects
         if isinstance(each.body, ir.Merge)
     )
@@ -35,3 +34,12 @@ def has_sessions(program: ir.Program) -> bool:
         isinstance(body, ir.Reduce | ir.Attach | ir.Apply) and isinstance(body.domain, Session)
         for body in bodies
     )
+
+
+def _streams_behind(name: str, program: ir.Program) -> frozenset[str]:
+    """Return the streams that an object's rows come from."""
+    found: dict[str, frozenset[str]] = {}
+    for each in program.objects:
+        own = frozenset({each.body.stream}) if isinstance(each.body, ir.Input) else frozenset[str]()
+        found[each.name] = own.union(*(found[source] for source in ir.sources_of(each.body)))
+    return found[name]

@@ -61,8 +61,10 @@ def _late_to(given: object) -> str | Callable[[pa.RecordBatch], object] | None:
 
 
 def _whole(folder: str) -> str:
-    """Return the absolute path of a folder: Spark tasks run in other working directories."""
-    return os.path.abspath(folder)  # noqa: PTH100 - links must not be resolved
+    """Return the absolute path or the URI of a folder: Spark tasks run in other working directories."""
+    from penstock.storage.uri import absolute  # noqa: PLC0415 - loaded on first use
+
+    return absolute(folder)
 
 
 def late_rows_message(late: Mapping[str, int], read: int) -> str:

@@ -8,6 +8,7 @@ from os import PathLike
 from penstock.api.arguments import encodable, shown, texts, whole
 from penstock.api.late_and_malformed import Folder, LateTo, edges_of, seconds
 from penstock.api.sources import stream_of
+from penstock.api.storage import access_to
 from penstock.api.stream import Stream
 from penstock.errors import SourceError
 from penstock.sources.malformed import DROP
@@ -34,12 +35,16 @@ def scan_stream(
     poll: Duration = "1s",
     stop_after: Duration | None = None,
     max_files: int | None = None,
+    storage_options: Mapping[str, object] | None = None,
+    filesystem: object = None,
 ) -> Stream:
     """Read a stream of files that appear in a folder, or under a glob, while the query runs.
 
     `run` reads each file once, checks for new ones every `poll`, and ends after `stop_after=` without a new file;
     without `stop_after=` it never ends. `to_spark` returns a streaming DataFrame whose tasks read the files, at most
     `max_files=` per batch. `collect` reads the files present. If there is no file yet, give `schema=` and `format=`.
+    The path may be a URI, with `storage_options=` or `filesystem=` as in `scan`; folders for late and malformed rows
+    may lie in the same store.
 
     Lines that do not parse are malformed: counted and dropped (with a warning unless on_bad="drop" is given), an error
     with on_bad="fail", or written to `quarantine_to=` with on_bad="quarantine" (default: `_quarantine` next to the
@@ -60,7 +65,8 @@ def scan_stream(
         max_files = whole(max_files, "max_files", 1)
     declared = None if schema is None else as_schema(schema)
     stop = None if stop_after is None else seconds(stop_after, "stop_after")
-    data = live_files(path, format, declared, seconds(poll, "poll"), stop, max_files)
+    access = access_to(path, storage_options, filesystem)
+    data = live_files(path, format, declared, seconds(poll, "poll"), stop, max_files, access=access)
     edges = edges_of(on_bad, late_to, quarantine_to, idle_after, data.beside)
     return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data, edges)
 

@@ -30,16 +30,14 @@ from penstock.plan.schema import carries_window, schema_of, sources_of, time_of
 from penstock.types.arrow import kind_of
 from penstock.types.pairing import InWindow, Lookup
 from penstock.types.windows import (
+    WINDOW_BOUNDS,
     WINDOW_END,
-    WINDOW_START,
     CarriedWindow,
     LookBack,
     TimeWindow,
     Unbounded,
     Window,
 )
-
-_BOUNDS = (WINDOW_START, WINDOW_END)
 
 
 def require_windows(plan: Plan, what: str) -> None:
@@ -58,7 +56,7 @@ def fresh_columns(plan: Plan, columns: Sequence[str]) -> tuple[str, ...]:
 
 def _bounds(plan: Plan) -> dict[str, str]:
     """Map the columns that hold a window bound, also renamed, to that bound."""
-    own = {name: name for name in _BOUNDS}
+    own = {name: name for name in WINDOW_BOUNDS}
     match plan:
         case Project(input=inner, fields=fields):
             before = _bounds(inner)

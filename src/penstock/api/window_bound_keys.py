@@ -14,9 +14,7 @@ from penstock.plan.nodes import Aggregate, Apply, Attach, Distinct, Filter, Join
 from penstock.plan.schema import side_of
 from penstock.types.choices import one_of
 from penstock.types.pairing import LEFT_ROW_KINDS, right_column
-from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, TimeWindow, Window
-
-_BOUNDS = (WINDOW_START, WINDOW_END)
+from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow, TimeWindow, Window
 
 
 def without_bounds(
@@ -27,7 +25,7 @@ def without_bounds(
     if len(pairs[0]) != len(pairs[1]):
         return (left_on, right_on), []
     names = [(_name(one), _name(other)) for one, other in zip(*pairs, strict=True)]
-    bounds = [str(one) for one, other in names if one == other and one in _BOUNDS]
+    bounds = [str(one) for one, other in names if one == other and one in WINDOW_BOUNDS]
     if not bounds:
         return (left_on, right_on), []
     if len(set(bounds)) == 1 and not _of_one_size(first, second):
@@ -35,7 +33,7 @@ def without_bounds(
             f"on= names {bounds[0]!r} alone, but results meet in equal windows; name window_start and window_end, "
             "or give window= to put them into windows anew"
         )
-    kept = [place for place, (one, other) in enumerate(names) if one != other or one not in _BOUNDS]
+    kept = [place for place, (one, other) in enumerate(names) if one != other or one not in WINDOW_BOUNDS]
     return ([pairs[0][place] for place in kept], [pairs[1][place] for place in kept]), bounds
 
 
@@ -50,7 +48,7 @@ def without_copies(plan: Plan, bounds: Sequence[str]) -> Plan:
 
 def other_keys(by: object) -> list[object]:
     """Return the keys without window bounds."""
-    return [each for each in keys_of(by) if not one_of(_name(each), _BOUNDS)]
+    return [each for each in keys_of(by) if not one_of(_name(each), WINDOW_BOUNDS)]
 
 
 def keys_of(given: object) -> list[object]:

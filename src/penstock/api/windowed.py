@@ -22,12 +22,10 @@ from penstock.plan.schema import carries_window, schema_of, scope_of, time_of
 from penstock.plan.verify import outer_columns
 from penstock.types.arrow import as_schema, kind_of, without_unions
 from penstock.types.duration import Duration
-from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, Window
+from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow, Window
 
 if TYPE_CHECKING:
     from penstock.api.stream import Stream
-
-BOUNDS = (WINDOW_START, WINDOW_END)
 
 
 MOST_KEYS = 60  # key nulls are bits of one word, and a carried window takes two more
@@ -61,15 +59,15 @@ class Windowed(Unfinished):
         fields = window_fields(exprs, named, scope_of(made), time_of(plan), "agg")
         if not fields:
             raise ExpressionTypeError("agg needs at least one aggregate, such as n=pk.count()")
-        _require_constant(fields, (*self._by, *BOUNDS))
-        refuse_twice([*BOUNDS, *self._by, *(each.name for each in fields)], "agg")
+        _require_constant(fields, (*self._by, *WINDOW_BOUNDS))
+        refuse_twice([*WINDOW_BOUNDS, *self._by, *(each.name for each in fields)], "agg")
         return self._stream.derived(Aggregate(plan, self._window, self._by, fields))
 
     def with_columns(self, /, *exprs: object, **named: object) -> Stream:
         """Keep every row, once for each window it is in, and add the window bounds and aggregates."""
         plan = self._stream.raw_plan
         schema = schema_of(plan)
-        if not isinstance(self._window, CarriedWindow) and set(BOUNDS) & set(schema.names):
+        if not isinstance(self._window, CarriedWindow) and set(WINDOW_BOUNDS) & set(schema.names):
             raise SchemaMismatchError(
                 "with_columns adds window_start and window_end, which these rows already have; rename or drop them"
             )
@@ -109,7 +107,7 @@ class Windowed(Unfinished):
         if not callable(function):
             raise ExpressionTypeError(f"apply takes a function of a table, not a {type(function).__name__}")
         declared = without_unions(as_schema(schema))
-        refuse_twice([*BOUNDS, *self._by, *declared.names], "apply")
+        refuse_twice([*WINDOW_BOUNDS, *self._by, *declared.names], "apply")
         return self._stream.derived(Apply(self._stream.raw_plan, self._window, self._by, function, declared))
 
     def __repr__(self) -> str:
@@ -190,7 +188,7 @@ def _spec(window: object, every: Duration | None, offset: Duration | None, tz: s
 
 
 def keyed(
-    plan: Plan, by: object, what: str = "by=", taken: Sequence[str] = BOUNDS
+    plan: Plan, by: object, what: str = "by=", taken: Sequence[str] = WINDOW_BOUNDS
 ) -> tuple[Plan, tuple[str, ...]]:
     """Resolve by= to column names, adding a column for each computed key.
 

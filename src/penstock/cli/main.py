@@ -36,25 +36,6 @@ class Stage(StrEnum):
     SPARK = "spark"
 
 
-class Suite(StrEnum):
-    """A benchmark suite."""
-
-    YSB = "ysb"
-    SWAG = "swag"
-    TILT = "tilt"
-    IAWJ = "iawj"
-    SCALE = "scale"
-    SPARK = "spark"
-    STREAMING = "streaming"
-    JOINS = "joins"
-
-
-class Sweep(StrEnum):
-    """The parameters that a benchmark can sweep."""
-
-    KEYS = "keys"
-
-
 Target = Annotated[str, typer.Argument(metavar="FILE.py:NAME", help="A query, or a function that gives one.")]
 
 
@@ -179,51 +160,12 @@ def sql(
     run_sql(SqlRequest(text, stream or [], table or [], time or [], unit, out, limit, threads, explain))
 
 
-@app.command()
-def bench(
-    suite: Annotated[Suite, typer.Argument(help="The benchmark to run.")],
-    rows: Annotated[int, typer.Option(min=1, help="Rows in memory.")] = 20_000_000,
-    keys: Annotated[int, typer.Option(min=1, help="Distinct keys.")] = 10_000,
-    threads: Annotated[str, typer.Option(help="Thread counts, e.g. 1,2.")] = "1,2",
-    repeat: Annotated[int, typer.Option(min=3, help="Timed rounds; the best counts.")] = 5,
-    sweep: Annotated[Sweep | None, typer.Option(help="Also vary the number of keys, 1 to 10 M.")] = None,
-    strings: Annotated[bool, typer.Option("--strings", help="Also compare string event types.")] = False,
-    hot: Annotated[bool, typer.Option("--hot", help="Also compare one hot key and Zipf keys.")] = False,
-    windows: Annotated[
-        bool, typer.Option("--windows", help="Instead, vary windows, aggregates and keys.")
-    ] = False,
-    peers: Annotated[str, typer.Option(help="Peers to run.")] = "polars,duckdb,pandas",
-    json: Annotated[Path | None, typer.Option(help="Save the run as JSON.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Save the run as a PNG picture.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the rows, three rounds.")] = False,
-    only: Annotated[str, typer.Option(help="On Spark, ask only questions with this in their names.")] = "",
-) -> None:
-    """Compare Penstock with hand-written C++, Polars, DuckDB and pandas, or on Spark with Spark, side by side."""
-    if suite is Suite.SCALE:
-        from penstock.cli.bench_scale import run_scale  # noqa: PLC0415 - --help stays quick
+@app.command(context_settings=TAKES_FLAGS, add_help_option=False)
+def bench(context: typer.Context) -> None:
+    """Compare Penstock with hand-written C++, Polars, DuckDB, Spark and others: bench ysb, bench --help."""
+    from penstock.cli.bench import run_benchmarks  # noqa: PLC0415 - --help stays quick
 
-        run_scale(max(rows // 10, 8) if quick else rows, repeat, json)
-        return
-    from penstock.cli.bench import BenchRequest, run_bench  # noqa: PLC0415 - --help stays quick
-
-    run_bench(
-        BenchRequest(
-            suite=suite,
-            rows=rows,
-            keys=keys,
-            threads=threads,
-            repeat=repeat,
-            sweep=sweep is not None,
-            strings=strings,
-            hot=hot,
-            peers=peers,
-            json=json,
-            plot=plot,
-            quick=quick,
-            windows=windows,
-            only=only,
-        )
-    )
+    run_benchmarks(context)
 
 
 @app.command()
@@ -232,8 +174,23 @@ def doctor(
         bool, typer.Option("--calibrate", help="Measure joins on this machine, for algorithm='auto'.")
     ] = False,
     scale: Annotated[float, typer.Option(min=0.001, help="Of a calibration: less is quicker.")] = 0.2,
+    spark: Annotated[
+        str | None,
+        typer.Option("--spark", metavar="MASTER", help="Report on the executors of a Spark cluster."),
+    ] = None,
+    path: Annotated[
+        list[str] | None, typer.Option(help="With --spark: a path that executors must reach.")
+    ] = None,
+    ship: Annotated[bool, typer.Option("--ship", help="With --spark: give them Penstock first.")] = False,
 ) -> None:
-    """Report the capabilities of this machine and this installation, and what is missing."""
+    """Report the capabilities of this machine and this installation, or of a cluster, and what is missing."""
+    if spark is not None:
+        from penstock.cli.doctor_spark import examine_cluster  # noqa: PLC0415 - --help stays quick
+
+        examine_cluster(spark, path or [], ship)
+        return
+    if path or ship:
+        raise CommandError("--path and --ship go with --spark MASTER")
     if calibrate:
         from penstock.cli.joins import run_calibration  # noqa: PLC0415 - --help stays quick
 
@@ -242,3 +199,48 @@ def doctor(
     from penstock.cli.doctor import examine  # noqa: PLC0415 - --help stays quick
 
     examine()
+
+
+@app.command()
+def pack(
+    output: Annotated[
+        Path, typer.Argument(metavar="ARCHIVE.tar.gz", help="Where to write the archive.")
+    ] = Path("penstock.tar.gz"),
+    python: Annotated[str | None, typer.Option(help="The executors' Python; by default this one.")] = None,
+    machine: Annotated[str | None, typer.Option(help="Their processors: x86_64 or aarch64.")] = None,
+    add: Annotated[list[str] | None, typer.Option(help="A further package, installed here.")] = None,
+) -> None:
+    """Pack Penstock and its packages for Spark's executors: --conf spark.archives=ARCHIVE.tar.gz#penstock."""
+    from penstock.spark.deploy.pack import Target, pack_archive  # noqa: PLC0415 - --help stays quick
+
+    given = {name: value for name, value in (("python", python), ("machine", machine)) if value is not None}
+    path = pack_archive(output, Target(**given), add=add or [])
+    typer.echo(f"{path}: {path.stat().st_size / 1e6:.0f} MB; --conf spark.archives={path}#penstock")
+
+
+state = typer.Typer(no_args_is_help=True, help="Look into the checkpoint of a streaming query on Spark.")
+app.add_typer(state, name="state")
+Checkpoint = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The folder of a stream's checkpoint.")]
+Batch = Annotated[int | None, typer.Option(help="The state after this batch; by default after the last.")]
+
+
+@state.command("ls")
+def list_state(checkpoint: Checkpoint, batch: Batch = None) -> None:
+    """List the shards: sizes, rows of each table, row counts and the latest time of each split."""
+    from penstock.cli.state import list_shards  # noqa: PLC0415 - --help stays quick
+
+    list_shards(checkpoint, batch)
+
+
+@state.command("show")
+def show_state(
+    checkpoint: Checkpoint,
+    table: Annotated[str | None, typer.Option(help="One table, by a name that ls tells.")] = None,
+    shard: Annotated[int | None, typer.Option(help="One shard, by its label.")] = None,
+    batch: Batch = None,
+    limit: Annotated[int, typer.Option(min=0, help="Rows to print of each table.")] = 20,
+) -> None:
+    """Print the rows of the state: open panes, waiting rows, sessions."""
+    from penstock.cli.state import show_tables  # noqa: PLC0415 - --help stays quick
+
+    show_tables(checkpoint, batch, table, shard, limit)

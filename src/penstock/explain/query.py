@@ -8,31 +8,26 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.analysis.boundaries import boundaries
+from penstock.analysis.panes import panes_per_window
 from penstock.explain.joins import join_reasons
-from penstock.explain.signals import signal_kernels, signal_reasons
+from penstock.explain.kernels import kernels
+from penstock.explain.signals import signal_reasons
 from penstock.expr import nodes as ex
 from penstock.expr.show import show as show_expr
 from penstock.expr.typing import type_of
-from penstock.ir import nodes as ir
-from penstock.ir.joins import Join
 from penstock.ir.show import show as show_ir
-from penstock.loop.interpret import Interpreted
 from penstock.loop.nodes import Kernel, Type
 from penstock.loop.show import show as show_loop
-from penstock.lower.emit_steps.spec import EmitKernel
-from penstock.lower.sorted_windows import columns_kept, spell
-from penstock.lower.split_results import fits_emission, split_results
-from penstock.lower.window_program import Window
-from penstock.passes.choose_aggregator import Choice, choices, in_panes, panes_per_window, preferred
-from penstock.passes.choose_strategy import described, possible
+from penstock.operators.pane_aggregate.build import window_of
+from penstock.operators.pane_aggregate.kernels.window import Window
+from penstock.physical import nodes as ph
+from penstock.physical.choose_strategy import described, possible
 from penstock.physical.show import show as show_physical
+from penstock.physical.written_form import aggregates, object_of
 from penstock.plan.show import show as show_plan
-from penstock.programs.frame_reducers import FrameReducers, shape_of
-from penstock.programs.kernel_factory import KernelFactory
-from penstock.programs.pane_aggregate import CompiledWindow
-from penstock.programs.rows import CompiledRows
-from penstock.runtime.sorted_partitions.reducers import KernelReducer
+from penstock.runtime.join_metrics import JoinReport
 from penstock.types.arrow import width_of
+from penstock.types.pairing import InWindow
 from penstock.types.time import describe_length, length_of
 
 if TYPE_CHECKING:
@@ -53,9 +48,10 @@ def explain(compiled: Compiled, stage: str | None) -> str:
         case "physical":
             return show_physical(compiled.physical("unbounded"))
         case "loop":
-            return _texts(show_loop(kernel) for kernel in kernels(compiled.program))
+            return _texts(show_loop(kernel) for kernel in kernels(compiled.physical("unbounded")))
         case "llvm" | "asm":
-            return _texts(_machine_text(kernel, stage) for kernel in kernels(compiled.program))
+            plan = compiled.physical("unbounded")
+            return _texts(_machine_text(kernel, stage) for kernel in kernels(plan))
         case _:
             return _overview(compiled)
 
@@ -65,62 +61,6 @@ def _texts(texts: Iterable[str]) -> str:
         "No kernel is made before rows come: rows pass as they are, and joins make kernels for the algorithm "
         "and the types that a window calls for; explain() says which."
     )
-
-
-def kernels(program: ir.Program) -> Iterator[Kernel]:
-    """Yield the kernels a run starts with, before data has changed any assumption."""
-    for each in program.objects:
-        match each.body:
-            case ir.Samples() as body:
-                yield from _rows_kernels(body, program[body.source], each)
-            case ir.Reduce() as body if in_panes(body, program):
-                yield from _pane_kernels(body, program[body.source], each)
-            case ir.Reduce() | ir.Attach() | ir.Lookback() as body:
-                chosen = tuple(choice.algorithm for choice in choices(program)[each.name])
-                yield from _lane_kernels(program[body.source], each, chosen)
-            case ir.Signals(sources=sources) as body:
-                yield from signal_kernels(each, body, [program[name] for name in sources])
-
-
-def _pane_kernels(body: ir.Reduce, source: ir.Object, this: ir.Object) -> Iterator[Kernel]:
-    """Yield the kernels that fold rows, emit windows, and compute the results that emission cannot."""
-    window = _pane_window(body, source, this)
-    yield window.fold(_first_key_table(window), frozenset(), wide=False).kernel
-    yield _emit_kernel(window).kernel
-    if not fits_emission(body, source):
-        _, plain, after = split_results(this, body, source)
-        yield from _rows_kernels(after, plain, this)
-
-
-def _pane_window(body: ir.Reduce, source: ir.Object, this: ir.Object) -> Window:
-    """Return the window that kernels compute: without results that need Arrow."""
-    if fits_emission(body, source):
-        return Window(body, source, this)
-    reduce, plain, _ = split_results(this, body, source)
-    return Window(reduce, source, plain)
-
-
-def _emit_kernel(window: Window) -> EmitKernel:
-    return window.emit(frozenset(), False, preferred(window.body.domain), _first_key_table(window))
-
-
-def _lane_kernels(source: ir.Object, this: ir.Object, algorithms: tuple[str, ...]) -> Iterator[Kernel]:
-    """Yield the kernels that compute argument columns, then those that reduce frames."""
-    made = spell(this, source, columns_kept(this, source))
-    yield from _rows_kernels(made.samples, source, made.ready)
-    kernel_factory = KernelFactory(Interpreted)
-    for each in FrameReducers(
-        made.ready, made.reductions, algorithms, shape_of(this.body), kernel_factory, 1
-    ).reducers():
-        if isinstance(each, KernelReducer):
-            (each.over.regular or each.over.slide)(frozenset())
-    yield from kernel_factory.kernels
-
-
-def _rows_kernels(body: ir.Samples, source: ir.Object, result: ir.Object) -> Iterator[Kernel]:
-    rows = CompiledRows(body, source, result, KernelFactory(Interpreted))
-    if rows.filters or any(column.origin == "computed" for column in rows.result):
-        yield rows.kernel(frozenset()).kernel
 
 
 def _machine_text(kernel: Kernel, stage: str) -> str:
@@ -145,13 +85,11 @@ def _overview(compiled: Compiled) -> str:
         f"program, after {_changes(compiled)}\n{_indented(show_ir(compiled.program))}",
     ]
     parts.append("files are asked for\n" + _indented("\n".join(_asked(compiled))))
-    chosen = choices(compiled.program)
-    for each in compiled.program.objects:
-        reasons = _reasons(each, compiled, chosen.get(each.name, ()))
-        if each.name in compiled.reports:
-            reasons = [*reasons, f"so far: {compiled.reports[each.name].show()}"]
+    plan = compiled.physical("unbounded")
+    for node in plan.nodes:
+        reasons = _reasons(node, plan, compiled.reports.get(node.id))
         if reasons:
-            parts.append(f"~{each.name} runs as\n{_indented(chr(10).join(reasons))}")
+            parts.append(f"~{object_of(node)} runs as\n{_indented(chr(10).join(reasons))}")
     needs = [f"{name}: {need}" for name, need in boundaries(compiled.program).items()]
     parts.append("boundaries\n" + _indented("\n".join(needs)))
     parts.append("on Spark\n" + _indented("\n".join(described(possible(compiled.program)))))
@@ -179,45 +117,47 @@ def _changes(compiled: Compiled) -> str:
     return ", ".join(dict.fromkeys(names)) or "no pass had anything to do"
 
 
-def _reasons(this: ir.Object, compiled: Compiled, chosen: Sequence[Choice]) -> list[str]:
-    """Return lines on how a windowed, join or signal object runs and why; none for other objects."""
-    program = compiled.program
-    match this.body:
-        case ir.Reduce() as body if in_panes(body, program):
-            return _pane_reasons(_pane_window(body, program[body.source], this), chosen)
-        case ir.Reduce() | ir.Attach() | ir.Lookback() as body:
-            return _lane_reasons(this, program[body.source], _algorithms(body.reductions, chosen))
-        case ir.Apply() as body:
-            return _lane_reasons(
-                this, program[body.source], ["a Python function, called once for each window"]
-            )
-        case Join() as body:
-            left = program[body.left].body
-            fused = isinstance(left, ir.Reduce) and left.strict
-            return join_reasons(body, fused, compiled.reports.get(this.name))
-        case ir.Signals(sources=sources) as body:
-            return signal_reasons(this, body, [program[name] for name in sources])
+def _reasons(node: ph.Node, plan: ph.Plan, report: JoinReport | None) -> list[str]:
+    """Return lines on how a windowed, join or signal operator runs and why; none for other operators."""
+    match node.op, plan.inputs_of(node):
+        case ph.PaneAggregate() as op, (given,):
+            return _pane_reasons(op, given, _algorithms(node, plan))
+        case ph.SortedWindows(output=ph.Apply()), (given,):
+            return _lane_reasons(given, ["a Python function, called once for each window"])
+        case ph.SortedWindows(held="states per key") | ph.LookBack(held="states per key"), _:
+            return _state_reasons(node)
+        case ph.SortedWindows() | ph.LookBack(), (given,):
+            return _lane_reasons(given, _algorithms(node, plan))
+        case ph.Join(pairing=InWindow()) as op, (left, _):
+            fused = isinstance(left.op, ph.PaneAggregate) and left.op.strict
+            so_far = [] if report is None else [f"so far: {report.show()}"]
+            return [*join_reasons(op, fused, report), *so_far]
+        case ph.Signals() as op, sources:
+            return signal_reasons(op, node, sources)
         case _:
             return []
 
 
-def _algorithms(reductions: Sequence[ir.Reduction], chosen: Sequence[Choice]) -> list[str]:
+def _algorithms(node: ph.Node, plan: ph.Plan) -> list[str]:
+    """Return the algorithm of each reduction, with the reason, as the query wrote the reduction."""
+    chosen = [each for each in node.choices if each.what.startswith("reduction")]
     return [
-        f"#{place} {_partial(each.function, each.args, each.where)}: {choice.algorithm}; {choice.reason}"
-        for place, (each, choice) in enumerate(zip(reductions, chosen, strict=True))
+        f"#{place} {_partial(each.function, each.args, each.where)}: {choice.taken}; {choice.reason}"
+        for place, (each, choice) in enumerate(zip(aggregates(node, plan), chosen, strict=True))
     ]
 
 
 # --- panes ------------------------------------------------------------------------------------------------
 
 
-def _pane_reasons(window: Window, chosen: Sequence[Choice]) -> list[str]:
+def _pane_reasons(op: ph.PaneAggregate, given: ph.Node, algorithms: Sequence[str]) -> list[str]:
+    window = window_of(op, given)
     remembered = [_partial(each.kind, each.args, each.where) for each in window.partials(frozenset())]
     return [
-        f"one fused loop over ~{window.source.name}: filter, keys and aggregates in a single pass",
+        f"one fused loop over ~{given.id}: filter, keys and aggregates in a single pass",
         f"windows: {_panes(window)}",
-        *_algorithms(window.body.reductions, chosen),
-        f"keys: {_keys(window)}",
+        *algorithms,
+        f"keys: {_keys(op)}",
         f"a pane remembers: {', '.join(remembered)} (as long as no column is seen to hold nulls)",
         "integer sums: 64 bits, every addition checked; 128 bits from the first one that would not fit",
         f"memory: {_pane_memory(window)}",
@@ -233,9 +173,9 @@ def _panes(window: Window) -> str:
     if window.carried:
         return "those that rows carry; a pane is the end of one"
     cut, every = window.panes.cut, window.panes.every
-    number = panes_per_window(window.body.domain)
+    number = panes_per_window(window.op.window)
     several = f"{number} pane{'s' if number > 1 else ''} each"
-    unit = window.source.time.unit
+    unit = window.row_time.unit
     slide = describe_length(every, unit)
     if not cut:
         return f"{several}, a pane being a slide of {slide}"
@@ -249,9 +189,9 @@ def _pane_memory(window: Window) -> str:
         _bytes(state.type) for each in window.monoids(frozenset(), wide=False) for state in each.states
     )
     held = f"panes of open windows x keys x {cell} bytes"
-    scratch = _emit_kernel(window).scratch
+    scratch = window.emit(frozenset(), False, window.op.merging, window.op.key_table).scratch
     deep, flat = (sum(_bytes(each.type) for each in scratch if each.deep is kind) for kind in (True, False))
-    rows = panes_per_window(window.body.domain) + 1
+    rows = panes_per_window(window.op.window) + 1
     stacked = [f"{rows} x keys x {deep} bytes"] if deep else []
     single = [f"keys x {flat} bytes"] if flat else []
     return (
@@ -264,17 +204,18 @@ def _saved(window: Window) -> str:
     return f"panes of open windows x keys x {_saved_cell(window)} bytes, and texts as long as they are"
 
 
-def saved_cell(this: ir.Object, program: ir.Program) -> int:
-    """Return the bytes of saved state per pane and key of a window, without strings."""
-    assert isinstance(this.body, ir.Reduce)
-    return _saved_cell(_pane_window(this.body, program[this.body.source], this))
+def saved_cell(plan: ph.Plan, name: str) -> int:
+    """Return the bytes of saved state per pane and key of a windowed object, without strings."""
+    node = next(each for each in plan.nodes if object_of(each) == name)
+    assert isinstance(node.op, ph.PaneAggregate)
+    return _saved_cell(window_of(node.op, *plan.inputs_of(node)))
 
 
 def _saved_cell(window: Window) -> int:
     """Return the bytes of a pane number, key values, and the most general states: 128-bit sums, null flags."""
-    general = frozenset(window.source.schema.names)
+    general = frozenset(window.source.names)
     states = [state.type for each in window.monoids(general, wide=True) for state in each.states]
-    keys = [width_of(type_of(key.expr, window.source.schema)) for key in window.body.keys]
+    keys = [width_of(type_of(key.expr, window.source)) for key in window.op.keys]
     return 8 + sum(map(_bytes, states)) + sum(8 if width is None else width for width in keys)
 
 
@@ -285,13 +226,26 @@ def _bytes(type: Type) -> int:
 # --- lanes ------------------------------------------------------------------------------------------------
 
 
-def _lane_reasons(this: ir.Object, source: ir.Object, algorithms: Sequence[str]) -> list[str]:
-    made = spell(this, source, columns_kept(this, source))
+def _lane_reasons(given: ph.Node, algorithms: Sequence[str]) -> list[str]:
     return [
-        f"lanes: rows of ~{source.name} wait for the watermark, then lie key by key in order of time",
+        f"lanes: rows of ~{given.inputs[0]} wait for the watermark, then lie key by key in order of time",
         "windows: ranges of a lane's rows",
         *algorithms,
-        f"memory: the rows of open windows, {_row_bytes(made.ready.schema)} a row: {', '.join(made.ready.schema.names)}",
+        f"memory: the rows of open windows, {_row_bytes(given.schema)} a row: {', '.join(given.schema.names)}",
+    ]
+
+
+def _state_reasons(node: ph.Node) -> list[str]:
+    held = next(each for each in node.choices if each.what == "held")
+    kept = (
+        "of each row that a later one looks back on"
+        if isinstance(node.op, ph.LookBack)
+        else "of each open window"
+    )
+    return [
+        f"states per key: {held.reason}",
+        *(f"as long as {each.text}; else {each.fallback}" for each in held.assumptions),
+        f"memory: one state {kept}, and one of each key; rows ahead of the watermark",
     ]
 
 
@@ -302,8 +256,8 @@ def _row_bytes(schema: pa.Schema) -> str:
     return f"{fixed} bytes" if None not in widths else f"{fixed} bytes and its texts"
 
 
-def _keys(window: Window) -> str:
-    match _first_key_table(window):
+def _keys(op: ph.PaneAggregate) -> str:
+    match op.key_table:
         case "none":
             return "none: a plain reduction in registers"
         case "dense":
@@ -312,18 +266,6 @@ def _keys(window: Window) -> str:
             )
         case _:
             return "open-addressing hash table, since a key is computed or a float"
-
-
-def _first_key_table(window: Window) -> str:
-    program = CompiledWindow(window, KernelFactory(Interpreted), preferred(window.body.domain))
-    if not program.keys:
-        return "none"
-    whole = all(key.column is not None and (key.text or not _is_float(str(key.type))) for key in program.keys)
-    return "dense" if whole else "hash"
-
-
-def _is_float(name: str) -> bool:
-    return name in ("float", "double", "halffloat")
 
 
 def _partial(kind: str, args: tuple[ex.Expr, ...], where: ex.Expr | None) -> str:

@@ -4,42 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.analysis.boundaries import CarryIn, Finite, Reach, signal_reach
 from penstock.expr.show import show as show_expr
-from penstock.ir import nodes as ir
 from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.reach import MARGIN
 from penstock.loop.interpret import Interpreted
 from penstock.loop.nodes import Kernel
-from penstock.lower.signals.dense import dense, fits, why_not
-from penstock.programs.kernel_factory import KernelFactory
-from penstock.programs.signal_reductions import SampleReductions
-from penstock.programs.signals import SignalProgram, retention
+from penstock.operators.signals.build import SignalProgram, retention
+from penstock.operators.signals.positional.kernels import dense
+from penstock.physical import nodes as ph
 from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context
 from penstock.types.time import describe_length, describe_reach
 
 
-def signal_reasons(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Object]) -> list[str]:
+def signal_reasons(op: ph.Signals, node: ph.Node, sources: Sequence[ph.Node]) -> list[str]:
     """Return lines on how each temporal object runs, and on the state of a run."""
-    against = why_not(body.program, [(each.schema, each.time) for each in sources])
-    if against is None:
-        return _dense_reasons(body, sources)
+    if op.evaluation == "positional":
+        return _dense_reasons(op, sources)
+    evaluation, *reductions = node.choices
     lines = [
-        f"not by positions: {against}",
+        *(f"not by positions: {each.reason}" for each in evaluation.rejected),
         "points in lanes: samples wait for the watermark, then lie key by key in order of time",
     ]
-    for each in body.program.objects:
-        lines += _object_reasons(this, each, body.program)
+    for each in op.program.objects:
+        chosen = [choice for choice in reductions if choice.what.startswith(f"~{each.name} ")]
+        lines += _object_reasons(each, chosen)
     lines += [
-        f"the value at an instant needs of ~{source.name}: {_reach(signal_reach(body, source), source.time.unit)}"
+        f"the value at an instant needs of ~{source.id}: "
+        f"{_reach(signal_reach(op.program, node.inputs, source.id), source.clock.unit)}"
         for source in sources
     ]
-    return [*lines, *_release_reasons(this, body.program), f"memory: {_memory(body.program)}"]
+    return [*lines, *_release_reasons(node, op.program), f"memory: {_memory(op.program)}"]
 
 
-def _release_reasons(this: ir.Object, program: temporal.Program) -> list[str]:
+def _release_reasons(node: ph.Node, program: temporal.Program) -> list[str]:
     """Return lines on when intervals are emitted, and which results an idle key delays."""
     lasts = all(
         each.body.hold != temporal.Hold()
@@ -51,7 +52,7 @@ def _release_reasons(this: ir.Object, program: temporal.Program) -> list[str]:
         f"~{name} is final up to each key's last sample: a key without further samples delays what follows"
         for name in waiting
     ]
-    if temporal.END not in this.schema.names:
+    if temporal.END not in node.schema.names:
         return ["an interval leaves when it begins, as nothing reads its end", *lines]
     delay = (
         "" if lasts else "; a key without further samples delays what follows, unless the signal has lasting="
@@ -70,8 +71,8 @@ def _needs_the_next(body: temporal.Body, lasts: bool) -> bool:
             return False
 
 
-def _dense_reasons(body: ir.Signals, sources: Sequence[ir.Object]) -> list[str]:
-    found = dense(body.program, [(each.schema, each.time) for each in sources])
+def _dense_reasons(op: ph.Signals, sources: Sequence[ph.Node]) -> list[str]:
+    found = dense(op.program, [(each.schema, each.clock) for each in sources])
     reach = found.reach.flat
     cut = (
         "one thread, as each result reads earlier ones"
@@ -85,16 +86,16 @@ def _dense_reasons(body: ir.Signals, sources: Sequence[ir.Object]) -> list[str]:
     ]
 
 
-def _object_reasons(this: ir.Object, each: temporal.Object, program: temporal.Program) -> list[str]:
+def _object_reasons(each: temporal.Object, chosen: Sequence[ph.Choice]) -> list[str]:
     match each.body:
         case temporal.Expression(accesses=accesses, reductions=reductions):
             walks = (
                 f"~{each.name}: one loop that jumps from change to change of {_reads(accesses, reductions)}"
             )
-            return [walks, *_reduction_reasons(this, reductions, program)]
+            return [walks, *_reduction_reasons(reductions, chosen)]
         case temporal.Feedback(reductions=reductions):
             serial = f"~{each.name}: one sample after the other, as each reads results before it"
-            return [serial, *_reduction_reasons(this, reductions, program)]
+            return [serial, *_reduction_reasons(reductions, chosen)]
         case _:
             return []
 
@@ -105,14 +106,12 @@ def _reads(accesses: Sequence[temporal.At], reductions: Sequence[temporal.Window
 
 
 def _reduction_reasons(
-    this: ir.Object, reductions: Sequence[temporal.WindowReduction], program: temporal.Program
+    reductions: Sequence[temporal.WindowReduction], chosen: Sequence[ph.Choice]
 ) -> list[str]:
-    lines = []
-    for over in reductions:
-        (choice,) = SampleReductions(this.name, program[over.source], (over,), (0,)).choices()
-        args = ", ".join(map(show_expr, over.args))
-        lines.append(f"  {over.function}({args}) of ~{over.source}: {choice.algorithm}; {choice.reason}")
-    return lines
+    return [
+        f"  {over.function}({', '.join(map(show_expr, over.args))}) of ~{over.source}: {choice.taken}; {choice.reason}"
+        for over, choice in zip(reductions, chosen, strict=True)
+    ]
 
 
 def _reach(reach: Reach, unit: str | None) -> str:
@@ -140,13 +139,12 @@ def _memory(program: temporal.Program) -> str:
     return f"the samples of {past}, and {before}, for each key"
 
 
-def signal_kernels(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Object]) -> Iterator[Kernel]:
+def signal_kernels(op: ph.Signals, node: ph.Node, sources: Sequence[ph.Node]) -> Iterator[Kernel]:
     """Yield the kernels a run starts with."""
-    inputs = [(each.schema, each.time) for each in sources]
-    if fits(body.program, inputs):
-        yield dense(body.program, inputs).kernel({}, edge=False).kernel
+    if op.evaluation == "positional":
+        yield dense(op.program, [(each.schema, each.clock) for each in sources]).kernel({}, edge=False).kernel
         return
     kernel_factory = KernelFactory(Interpreted)
-    made = SignalProgram(this, body, sources, kernel_factory, None, showing=True)
-    made.stage()(Context(Engine(threads=1), Metrics(), True))
+    made = SignalProgram(op, node, sources, kernel_factory, showing=True)
+    made.stage(Context(Engine(threads=1), Metrics(), True))
     yield from kernel_factory.kernels

@@ -81,8 +81,11 @@ def _value(
         case Top() as body:
             return _top(body, values[body.source], program[body.source].time)
         case Signals() as body:
-            taken = [(_in_order(values[name], program[name].time), program[name]) for name in body.sources]
-            rows = signal_rows(body.program, taken)
+            origins = [(program[name], values[name]) for name in body.sources]
+            rows = signal_rows(
+                body.program,
+                [(_in_order(held, each.time), (each.schema, each.time)) for each, held in origins],
+            )
             return [
                 Sample({name: row[name] for name in this.schema.names}, ((), place))
                 for place, row in enumerate(rows)

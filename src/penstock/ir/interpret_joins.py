@@ -89,7 +89,7 @@ def _key(row: Row, names: Iterable[str]) -> Rank | None:
 def _matching(this: Object, body: Join, left: JoinSide, right: JoinSide) -> Callable[[Row, Row], bool]:
     """Return a predicate: two samples have equal keys and satisfy the join condition."""
     first, second = [one for one, _ in body.on], [other for _, other in body.on]
-    scope = pair_scope(this, left.object, right.object)
+    scope = pair_scope(this.time, left.object.schema, right.object.schema)
     holds = None if body.where is None else evaluator(body.where, scope)
 
     def match(one: Row, other: Row) -> bool:
@@ -247,7 +247,7 @@ def _chosen(body: Join, met: list[_Met]) -> list[Found]:
 def _results(
     this: Object, body: Join | Asof, left: JoinSide, right: JoinSide, found: Iterable[Found]
 ) -> list[Sample]:
-    fields = record(body.fields, pair_scope(this, left.object, right.object))
+    fields = record(body.fields, pair_scope(this.time, left.object.schema, right.object.schema))
     rows = (fields(_row(body.on, left.object, right.object, each)) for each in found)
     return [Sample(row, ((), place)) for place, row in enumerate(rows)]
 
@@ -270,7 +270,7 @@ def _row(on: Keys, left: Object, right: Object, found: Found) -> Row:
 def _looked_up(this: Object, body: Join, left: JoinSide, right: JoinSide, table: int) -> list[Sample]:
     """Match each sample of the stream, in order of arrival, against all rows of the table."""
     match = _matching(this, body, left, right)
-    fields = record(body.fields, pair_scope(this, left.object, right.object))
+    fields = record(body.fields, pair_scope(this.time, left.object.schema, right.object.schema))
     stream, rows = (left, right) if table else (right, left)
     made = []
     for each in stream.samples:

@@ -8,17 +8,18 @@ from penstock.ir.joins import RollingJoin
 from penstock.ir.nodes import Object
 from penstock.ir.scope import result_type
 from penstock.types.pairing import JOIN_TIME, left_column, right_column
+from penstock.types.time import Time
 from penstock.types.windows import WINDOW_END, WINDOW_START
 
 
-def pair_scope(this: Object, left: Object, right: Object) -> pa.Schema:
+def pair_scope(time: Time, left: pa.Schema, right: pa.Schema) -> pa.Schema:
     """List the columns of a pair of samples: the window's bounds, left.x, right.y, and the later time."""
-    clock = this.time.type
+    clock = time.type
     return pa.schema(
         [
             *(pa.field(name, clock) for name in (WINDOW_START, WINDOW_END)),
-            *(pa.field(left_column(each.name), each.type) for each in left.schema),
-            *(pa.field(right_column(each.name), each.type) for each in right.schema),
+            *(pa.field(left_column(each.name), each.type) for each in left),
+            *(pa.field(right_column(each.name), each.type) for each in right),
             pa.field(JOIN_TIME, clock),
         ]
     )

@@ -24,7 +24,7 @@ def complaints(this: Object, body: Joined, sources: Sequence[Object]) -> Iterato
         case Join():
             yield from _join(this, body, left, right)
         case Asof():
-            yield from _fields(this, body, pair_scope(this, left, right))
+            yield from _fields(this, body, pair_scope(this.time, left.schema, right.schema))
             yield from _times(left, right)
             if body.direction not in DIRECTIONS:
                 yield f"looks {body.direction}"
@@ -60,9 +60,12 @@ def _join(this: Object, body: Join, left: Object, right: Object) -> Iterator[str
         yield from _windows(body.pairing)
     if body.where is not None:
         yield from _scalar(columns_of(body.where), body)
-        if kind_of(type_of(body.where, pair_scope(this, left, right))) not in {"bool", "null"}:
+        if kind_of(type_of(body.where, pair_scope(this.time, left.schema, right.schema))) not in {
+            "bool",
+            "null",
+        }:
             yield "has a condition that is not boolean"
-    yield from _fields(this, body, pair_scope(this, left, right))
+    yield from _fields(this, body, pair_scope(this.time, left.schema, right.schema))
 
 
 def _windows(pairing: InWindow) -> Iterator[str]:

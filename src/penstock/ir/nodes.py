@@ -179,13 +179,9 @@ class Object:
 class Program:
     objects: tuple[Object, ...]
     output: str
-    facts: dict[str, Any] = field(
-        init=False, compare=False, repr=False
-    )  # what analyses derive, once per program
     _by_name: dict[str, Object] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "facts", {})
         object.__setattr__(self, "_by_name", {each.name: each for each in self.objects})
 
     def __getitem__(self, name: str) -> Object:

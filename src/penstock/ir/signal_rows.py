@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import pyarrow as pa
+
 from penstock.expr.evaluate import evaluator
-from penstock.ir.nodes import Object
 from penstock.ir.order import Rank, canonical, ordering
 from penstock.ir.rows import Row
 from penstock.ir.samples import time_at
 from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.interpret import Sample, intervals
+from penstock.types.time import Time
 
+Origin = tuple[pa.Schema, Time]  # the columns of a source and the time of its rows
 # The samples of one key, by the name of the Sampled object.
 Taken = dict[str, list[Sample]]
 
@@ -24,7 +27,7 @@ class Timed(Protocol):
     def row(self) -> Row: ...
 
 
-def signal_rows(program: temporal.Program, sources: Sequence[tuple[Sequence[Timed], Object]]) -> list[Row]:
+def signal_rows(program: temporal.Program, sources: Sequence[tuple[Sequence[Timed], Origin]]) -> list[Row]:
     """List the intervals of all keys by start, then key; `sources` are in order of time."""
     keys: dict[Rank, Row] = {}
     taken: dict[Rank, Taken] = {}
@@ -44,11 +47,12 @@ def signal_rows(program: temporal.Program, sources: Sequence[tuple[Sequence[Time
     return [row for _, _, row in sorted(found, key=lambda each: each[:2])]
 
 
-def _samples(body: temporal.Sampled, rows: Sequence[Timed], origin: Object) -> list[tuple[Sample, Row]]:
-    values = {each.name: evaluator(each.expr, origin.schema) for each in body.fields}
+def _samples(body: temporal.Sampled, rows: Sequence[Timed], origin: Origin) -> list[tuple[Sample, Row]]:
+    schema, time = origin
+    values = {each.name: evaluator(each.expr, schema) for each in body.fields}
     found = []
     for each in rows:
-        at = time_at(each.row, origin.time)
+        at = time_at(each.row, time)
         if at is not None:
             until = None if body.hold.until is None else each.row[body.hold.until]
             if until is not None and until <= at:

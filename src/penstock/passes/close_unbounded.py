@@ -17,14 +17,12 @@ import pyarrow as pa
 
 from penstock.analysis.graph import redefine
 from penstock.analysis.order import order_of_keys_is_seen
+from penstock.analysis.panes import in_panes
 from penstock.expr.nodes import Call, Column, Expr, Field, Literal, Reduced, rewrite
 from penstock.expr.typing import type_of
 from penstock.ir.nodes import Attach, Object, Program, Reduce, Reduction, Samples
 from penstock.ir.scope import result_scope, result_types
-from penstock.passes.choose_aggregator import in_panes
-from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, Unbounded
-
-_BOUNDS = (WINDOW_START, WINDOW_END)
+from penstock.types.windows import WINDOW_BOUNDS, WINDOW_END, WINDOW_START, CarriedWindow, Unbounded
 
 
 def close_unbounded(program: Program) -> Program:
@@ -40,7 +38,7 @@ def _closes(body: Reduce, program: Program) -> bool:
     """Return whether the window is unbounded, can run on states, and has bounds computable in the time's type."""
     source = program[body.source]
     plain = pa.types.is_timestamp(source.time.type) or source.time.type == pa.int64()
-    carries = set(_BOUNDS) & set(source.schema.names)
+    carries = set(WINDOW_BOUNDS) & set(source.schema.names)
     return (
         isinstance(body.domain, Unbounded)
         and not order_of_keys_is_seen(body, program)
@@ -68,10 +66,10 @@ class _Closing:
     def _rows(self) -> Object:
         """All rows, with window bounds outside the range of row times."""
         dtype = self.source.time.type
-        limits = zip(_BOUNDS, (-(1 << 62), (1 << 63) - 1), strict=True)
+        limits = zip(WINDOW_BOUNDS, (-(1 << 62), (1 << 63) - 1), strict=True)
         bounds = [Field(name, Literal(limit, dtype)) for name, limit in limits]
         fields = (*(Field(name, Column(name)) for name in self.source.schema.names), *bounds)
-        schema = pa.schema([*self.source.schema, *(pa.field(name, dtype) for name in _BOUNDS)])
+        schema = pa.schema([*self.source.schema, *(pa.field(name, dtype) for name in WINDOW_BOUNDS)])
         time = replace(self.source.time, period=None, start=0)
         return Object(self._named("rows"), Samples(self.source.name, None, fields), schema, time)
 
@@ -80,7 +78,7 @@ class _Closing:
         clock = Column(self.source.time.column)
         reductions = (*self.body.reductions, Reduction("min", (clock,)), Reduction("max", (clock,)))
         fields = (
-            *(Field(name, Column(name)) for name in _BOUNDS),
+            *(Field(name, Column(name)) for name in WINDOW_BOUNDS),
             *(Field(f"key{place}", Column(key.name)) for place, key in enumerate(self.body.keys)),
             *(Field(f"part{place}", Reduced(place)) for place in range(len(reductions))),
         )

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from penstock.analysis.graph import readers, redefine
 from penstock.analysis.order import order_of_keys_is_seen
+from penstock.analysis.panes import in_panes
 from penstock.analysis.predicates import conjuncts
 from penstock.analysis.totality import is_total
 from penstock.expr import nodes as ex
@@ -30,11 +31,9 @@ from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
 from penstock.ir.joins import Join
 from penstock.ir.scope import result_scope, result_types
-from penstock.passes.choose_aggregator import in_panes
 from penstock.types.pairing import JOIN_TIME, InWindow, left_column, right_column
-from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, TimeWindow, Window
+from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow, TimeWindow, Window
 
-_BOUNDS = (WINDOW_START, WINDOW_END)
 _HALF = 1 << 32
 _PASSED = ("min", "max", "any", "all")  # equal over rows and over pairs
 _INT64 = pa.int64()
@@ -103,7 +102,7 @@ class _Side:
     def object(self, this: ir.Object, domain: Window) -> ir.Object:
         keys = tuple(Field(self.key(name), Column(name)) for name in self.keys)
         fields = (
-            *(Field(name, Column(name)) for name in (*_BOUNDS, *(each.name for each in keys))),
+            *(Field(name, Column(name)) for name in (*WINDOW_BOUNDS, *(each.name for each in keys))),
             *(Field(f"{self.name}_part{place}", Reduced(place)) for place in range(len(self.reductions))),
         )
         where = None
@@ -267,11 +266,11 @@ class _Fusion:
             (each, into(each.name))
             for rows, into in sources
             for each in rows.schema
-            if each.name not in _BOUNDS
+            if each.name not in WINDOW_BOUNDS
         ]
-        bounds = [left.schema.field(name) for name in _BOUNDS]
+        bounds = [left.schema.field(name) for name in WINDOW_BOUNDS]
         fields = (
-            *(Field(name, Column(name)) for name in _BOUNDS),
+            *(Field(name, Column(name)) for name in WINDOW_BOUNDS),
             *(Field(each.name, Column(pair)) for each, pair in named),
             Field(JOIN_TIME, Column(JOIN_TIME)),
         )

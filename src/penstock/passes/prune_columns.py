@@ -39,9 +39,8 @@ from penstock.ir.nodes import (
 from penstock.ir.signals.nodes import END, Sampled, read_columns
 from penstock.passes.share_reductions import compact
 from penstock.types.pairing import InWindow, left_column, right_column
-from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow
+from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow
 
-_BOUNDS = frozenset({WINDOW_START, WINDOW_END})
 _NONE: frozenset[str] = frozenset()
 
 
@@ -86,7 +85,7 @@ def _own_needs(this: Object, *, ordered: bool) -> frozenset[str]:
         case Distinct(subset=subset):
             return frozenset({this.time.column, *subset})
         case Top(by=by):
-            return frozenset({this.time.column, by}) | _BOUNDS
+            return frozenset({this.time.column, by}) | {*WINDOW_BOUNDS}
         case Apply():  # the columns of a user's function cannot be narrowed
             return frozenset(this.schema.names)
         case Signals():  # without its end, an interval is emitted earlier; the other columns stay
@@ -128,7 +127,9 @@ def _needs(this: Object, source: Object) -> frozenset[str]:
             return _window_needs(body, source)
         case Attach() as body:
             fields_read = _read(*(each.expr for each in body.fields))
-            return _window_needs(body, source) | (fields_read if _carried(body) else fields_read - _BOUNDS)
+            return _window_needs(body, source) | (
+                fields_read if _carried(body) else fields_read - {*WINDOW_BOUNDS}
+            )
         case Lookback() as body:
             return _window_needs(body, source) | _read(*(each.expr for each in body.fields))
         case Apply():
@@ -167,12 +168,14 @@ def _side_needs(body: Joined, side: int, prefix: str) -> frozenset[str]:
     where = _read(body.where) if isinstance(body, Join) else _NONE
     carried = isinstance(body, Join) and body.pairing == InWindow(CarriedWindow(), CarriedWindow())
     own = {name.removeprefix(prefix) for name in fields | where if name.startswith(prefix)}
-    return frozenset(own) | (_BOUNDS if carried else _NONE)
+    return frozenset(own) | (frozenset(WINDOW_BOUNDS) if carried else _NONE)
 
 
 def _window_needs(body: Windowed, source: Object) -> frozenset[str]:
     keys = _read(body.where, *(each.expr for each in body.keys))
-    bounds = _BOUNDS | _order_needs(body, source) if _carried(body) else frozenset({source.time.column})
+    bounds = (
+        {*WINDOW_BOUNDS} | _order_needs(body, source) if _carried(body) else frozenset({source.time.column})
+    )
     return keys.union(bounds, *(_reduction_needs(each) for each in body.reductions))
 
 

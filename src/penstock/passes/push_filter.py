@@ -38,10 +38,9 @@ from penstock.expr.nodes import (
 from penstock.expr.typing import column_type
 from penstock.ir.nodes import Attach, Distinct, Object, Program, Reduce, Samples
 from penstock.types.arrow import kind_of
-from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, Unbounded
+from penstock.types.windows import WINDOW_BOUNDS, WINDOW_END, WINDOW_START, CarriedWindow, Unbounded
 
 _BLIND = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "is_null", "is_not_null", "is_nan"})
-_BOUNDS = frozenset({WINDOW_START, WINDOW_END})
 
 
 def push_filter(program: Program) -> Program:
@@ -152,7 +151,7 @@ def _visible(body: Reduce | Attach) -> Definitions:
         keys = (
             keys
             if isinstance(body.domain, CarriedWindow)
-            else {n: e for n, e in keys.items() if n not in _BOUNDS}
+            else {n: e for n, e in keys.items() if n not in WINDOW_BOUNDS}
         )
     found = {each.name: keys.get(each.expr.name) for each in body.fields if isinstance(each.expr, Column)}
     return {name: expr for name, expr in found.items() if expr is not None}

@@ -7,33 +7,44 @@ and the fields over its results.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
+from penstock.algorithms.expressions.host_columns import HostColumns
+from penstock.analysis.order import order_of_keys_is_seen
+from penstock.analysis.panes import in_panes, pane_obstacle, regular
+from penstock.analysis.positions import why_not
 from penstock.analysis.predicates import conjuncts
-from penstock.expr import nodes as ex
+from penstock.analysis.time_readers import needs_arrival, read_by_time
 from penstock.expr.show import show as show_expr
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
-from penstock.lower.host_columns import HostColumns
-from penstock.lower.joins import spell_rolling
-from penstock.lower.signals.dense import fits, why_not
-from penstock.lower.sorted_windows import behind_rows, behind_windows, columns_kept, spell
-from penstock.lower.split_results import fits_emission, split_results
-from penstock.passes.choose_aggregator import Choice as AlgorithmChoice
-from penstock.passes.choose_aggregator import choices, in_panes, pane_obstacle
-from penstock.physical import choose_join, choose_window
+from penstock.physical import choose_join, choose_signals, choose_window, watermark_rules
 from penstock.physical import nodes as ph
+from penstock.physical.choose_algorithm import Choice as AlgorithmChoice
+from penstock.physical.choose_algorithm import choices, preferred
+from penstock.physical.choose_states import STATES, keyed_states, may_hold_states
 from penstock.physical.settings import POSITIONAL_SIGNALS, Settings
+from penstock.physical.split_joins import result_columns, spell_rolling
+from penstock.physical.split_results import fits_emission, split_results
+from penstock.physical.split_windows import (
+    Spelled,
+    behind_rows,
+    behind_windows,
+    columns_kept,
+    spell,
+    without_time,
+)
 from penstock.physical.verify import verify
 from penstock.plan.nodes import Source
-from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup, Within
+from penstock.types.pairing import Keys
 from penstock.types.time import Time
-from penstock.types.windows import Count, Session, TimeWindow, Unbounded, Window
 
 
 def physical(program: ir.Program, sources: Sequence[Source], mode: ph.Mode, settings: Settings) -> ph.Plan:
     """Choose an operator and its algorithms for every object of a program."""
-    builder = _Builder(program, {source.name: source for source in sources}, mode, settings)
+    declared = {source.name: source for source in sources}
+    builder = _Builder(program, declared, mode, settings, choices(program, settings.aggregator))
     nodes = tuple(node for this in program.objects for node in builder.nodes(this))
     return verify(ph.Plan(nodes, program.output, mode))
 
@@ -44,6 +55,7 @@ class _Builder:
     sources: dict[str, Source]
     mode: ph.Mode
     settings: Settings
+    algorithms: dict[str, tuple[AlgorithmChoice, ...]]
 
     def nodes(self, this: ir.Object) -> list[ph.Node]:
         match this.body:
@@ -70,14 +82,18 @@ class _Builder:
             case ir.Signals() as body:
                 return [self._signals(this, body)]
 
-    def _algorithms(self, this: ir.Object) -> tuple[AlgorithmChoice, ...]:
-        return choices(self.program, self.settings.aggregator).get(this.name, ())
-
     # -- rows ----------------------------------------------------------------------------------------
 
     def _scan(self, this: ir.Object, body: ir.Input) -> ph.Node:
         source = self.sources[body.stream]
-        op = ph.Scan(body.stream, body.sequence, source.lateness, source.on_bad, not this.time.implied)
+        op = ph.Scan(
+            body.stream,
+            body.sequence,
+            source.lateness,
+            source.on_bad,
+            not this.time.implied or _needs_stored_time(this, self.program),
+            needs_arrival(body.stream, self.program),
+        )
         return _node(this, (), op, ph.Follows())
 
     def _rows(self, name: str, body: ir.Samples, source: ir.Object, result: ir.Object) -> ph.Node:
@@ -92,7 +108,7 @@ class _Builder:
             op,
             result.schema,
             result.time,
-            _rows_time(body, source, result),
+            watermark_rules.of_rows(body, source, result),
             _host(host),
         )
 
@@ -106,17 +122,19 @@ class _Builder:
         return [self._pane_aggregate(plain, reduce, this), self._rows(this.name, after, plain, this)]
 
     def _pane_aggregate(self, result: ir.Object, body: ir.Reduce, this: ir.Object) -> ph.Node:
-        chosen = self._algorithms(this)
-        table = choose_window.key_table(body.keys, self.program[body.source].schema)
+        chosen = self.algorithms.get(this.name, ())
+        table = choose_window.key_table(body, self.program[body.source].schema)
         op = ph.PaneAggregate(
             body.domain,
             body.keys,
             table.taken,  # type: ignore[arg-type]
             "private",
-            choose_window.reductions_of(body.reductions, chosen),
+            preferred(body.domain, self.settings.aggregator),
+            choose_window.reductions_of(body.reductions, self.program[body.source].schema, chosen),
             body.where,
             body.fields,
             body.having,
+            body.strict,
         )
         sharing = ph.Choice(
             "sharing", "private", "each worker has its own table: no worker waits for another"
@@ -136,36 +154,55 @@ class _Builder:
         assert isinstance(body, ir.Reduce | ir.Attach | ir.Apply | ir.Lookback)
         source = self.program[body.source]
         made = spell(this, source, columns_kept(this, source))
-        ready = self._rows(made.ready.name, made.samples, source, made.ready)
-        if isinstance(body, ir.Apply):
-            return [ready, self._sorted_windows(this, body, made.ready.name, made.keys, ())]
-        plain, after = (
-            behind_windows(this, body, made) if isinstance(body, ir.Reduce) else behind_rows(this, body, made)
-        )
-        chosen = self._algorithms(this)
-        if isinstance(body, ir.Lookback):
-            reductions = choose_window.reductions_of(body.reductions, chosen)
-            op = ph.LookBack(body.spans, made.keys, reductions)
-            windows = _node(plain, (made.ready.name,), op, ph.Follows(), choose_window.algorithms(chosen))
+        if _leaves_time_out(body, source, made):
+            ready = self._rows(
+                made.ready.name, without_time(made), source, replace(made.ready, time=source.time)
+            )
         else:
-            windows = self._sorted_windows(plain, body, made.ready.name, made.keys, chosen)
+            ready = self._rows(made.ready.name, made.samples, source, made.ready)
+        if isinstance(body, ir.Apply):
+            output = ph.Apply(body.function, tuple(source.schema.names))
+            return [ready, self._sorted_windows(this, this, body, made, output)]
+        chosen = self.algorithms.get(this.name, ())
+        if isinstance(body, ir.Reduce):
+            plain, after = behind_windows(this, body, made)
+            windows = self._sorted_windows(this, plain, body, made, "aggregate")
+        elif isinstance(body, ir.Attach):
+            plain, after = behind_rows(this, body, made)
+            windows = self._sorted_windows(this, plain, body, made, "attach")
+        else:
+            plain, after = behind_rows(this, body, made)
+            reductions = choose_window.reductions_over_columns(made.reductions, chosen)
+            held = self._held(body)
+            op = ph.LookBack(body.spans, made.keys, reductions, held.taken)  # type: ignore[arg-type]
+            windows = _node(plain, (made.ready.name,), op, ph.Follows(), _kept(held, chosen))
         return [ready, windows, self._rows(this.name, after, plain, this)]
 
     def _sorted_windows(
         self,
+        this: ir.Object,
         result: ir.Object,
         body: ir.Reduce | ir.Attach | ir.Apply,
-        source: str,
-        keys: tuple[str, ...],
-        chosen: tuple[AlgorithmChoice, ...],
+        made: Spelled,
+        output: Literal["aggregate", "attach"] | ph.Apply,
     ) -> ph.Node:
-        reductions = (
-            () if isinstance(body, ir.Apply) else choose_window.reductions_of(body.reductions, chosen)
+        chosen, held = self.algorithms.get(this.name, ()), self._held(body)
+        op = ph.SortedWindows(
+            body.domain,
+            made.keys,
+            choose_window.reductions_over_columns(made.reductions, chosen),
+            output,
+            isinstance(body, ir.Reduce) and order_of_keys_is_seen(body, self.program),
+            read_by_time(this.name, self.program),
+            held.taken,  # type: ignore[arg-type]
         )
-        output = {ir.Reduce: "aggregate", ir.Attach: "attach", ir.Apply: "apply"}[type(body)]
-        op = ph.SortedWindows(body.domain, keys, reductions, output)  # type: ignore[arg-type]
-        made = (choose_window.grouping(self._obstacle(body)), *choose_window.algorithms(chosen))
-        return _node(result, (source,), op, _windows_time(body), made)
+        kept = _kept(held, chosen) if may_hold_states(body) else choose_window.algorithms(chosen)
+        grouping = () if held.taken == STATES else (choose_window.grouping(self._obstacle(body)),)
+        choices = (*grouping, *kept)
+        return _node(result, (made.ready.name,), op, watermark_rules.of_windows(body), choices)
+
+    def _held(self, body: ir.Body) -> ph.Choice:
+        return keyed_states(body, self.program, self.settings.aggregator, self.mode)
 
     def _obstacle(self, body: ir.Reduce | ir.Attach | ir.Apply) -> str:
         found = pane_obstacle(body, self.program) if isinstance(body, ir.Reduce) else None
@@ -178,21 +215,47 @@ class _Builder:
         inputs = left.name, right.name
         if isinstance(body, jn.Asof):
             nearest = ph.Nearest(body.direction, body.tolerance, body.exact)
-            op = ph.Join(nearest, body.on, "left", "merge", eager=False, residual=None)
+            op = self._lazy_join(nearest, body.on, "merge", result_columns(body))
             reason = "both sides are in order of time: the nearest right row of a key is found by one merge"
-            return _node(this, inputs, op, _asof_time(body), (ph.Choice("matching", "merge", reason),))
+            return _node(
+                this, inputs, op, watermark_rules.of_asof(body), (ph.Choice("matching", "merge", reason),)
+            )
         eager = choose_join.is_eager(body) and self.mode == "unbounded"
         made = choose_join.join_choices(body, left, right, self.mode)
-        op = ph.Join(body.pairing, body.on, body.how, body.algorithm, eager, body.where)
-        return _node(this, inputs, op, _join_time(body), made)
+        op = ph.Join(
+            body.pairing,
+            body.on,
+            body.how,
+            body.algorithm,
+            body.optimise,
+            eager,
+            self.mode == "unbounded",
+            body.where,
+            result_columns(body),
+        )
+        return _node(this, inputs, op, watermark_rules.of_join(body), made)
+
+    def _lazy_join(
+        self, pairing: ph.Nearest | ph.Around, on: Keys, algorithm: str, columns: tuple[ph.JoinColumn, ...]
+    ) -> ph.Join:
+        return ph.Join(
+            pairing,
+            on,
+            "left",
+            algorithm,
+            "throughput",
+            eager=False,
+            paced=self.mode == "unbounded",
+            residual=None,
+            columns=columns,
+        )
 
     def _rolling_join(self, this: ir.Object, body: jn.RollingJoin) -> list[ph.Node]:
         left, right = self.program[body.left], self.program[body.right]
-        made, chosen = spell_rolling(this, body, left, right), self._algorithms(this)
-        around = ph.Around(
-            body.within.lo, body.within.hi, choose_window.reductions_of(body.reductions, chosen)
-        )
-        op = ph.Join(around, body.on, "left", "ranges", eager=False, residual=None)
+        made, chosen = spell_rolling(this, body, left, right), self.algorithms.get(this.name, ())
+        reductions = choose_window.reductions_over_columns(made.reductions, chosen)
+        around = ph.Around(body.within.lo, body.within.hi, reductions)
+        op = self._lazy_join(around, body.on, "ranges", ())
         rule = ph.Lags(max(body.within.hi, 0)) if body.within.hi > 0 else ph.Follows()
         return [
             self._rows(made.ready.name, made.samples, right, made.ready),
@@ -204,72 +267,13 @@ class _Builder:
 
     def _signals(self, this: ir.Object, body: ir.Signals) -> ph.Node:
         inputs = [(self.program[name].schema, self.program[name].time) for name in body.sources]
-        objects = tuple(each.name for each in body.program.objects)
-        if POSITIONAL_SIGNALS not in self.settings.off and fits(body.program, inputs):
-            reason = "time is regular: an object is an array indexed by position"
-            op, choice = ph.Signals(objects, "positional"), ph.Choice("evaluation", "positional", reason)
-        else:
-            obstacle = why_not(body.program, inputs) or "switched off"
-            rejected = (ph.Rejected("positional", obstacle),)
-            reason = "values are computed from change to change of what they read"
-            op = ph.Signals(objects, "change-to-change")
-            choice = ph.Choice("evaluation", "change-to-change", reason, rejected)
-        return _node(this, body.sources, op, ph.OldestOpenWindow(), (choice,))
-
-
-# --- watermark rules ------------------------------------------------------------------------------------
-
-
-def _rows_time(body: ir.Samples, source: ir.Object, result: ir.Object) -> ph.WatermarkRule:
-    column = ex.Column(source.time.column)
-    computed = next((f for f in body.fields if f.name == result.time.column and f.expr != column), None)
-    if computed is None or isinstance(source.body, jn.Table):
-        return ph.Follows()
-    return ph.AtEnd(f"the time of a row is computed, as {show_expr(computed.expr)}, and may be any")
-
-
-def _windows_time(body: ir.Reduce | ir.Attach | ir.Apply) -> ph.WatermarkRule:
-    """The time of a window's result is its end - 1 tick; attached rows keep their own times."""
-    if isinstance(body.domain, Unbounded):
-        return ph.AtEnd("the window holds all rows")
-    if isinstance(body, ir.Attach):
-        return _rows_of(body.domain)
-    match body.domain:
-        case Session():
-            return ph.Lags(1)  # a row at exactly last + gap still joins
-        case Count(partial=True):
-            return ph.AtEnd("a window that is not full leaves at the end, with the time of its last row")
-        case _:
-            return ph.Follows()
-
-
-def _rows_of(window: Window) -> ph.WatermarkRule:
-    return ph.Lags(window.size) if isinstance(window, TimeWindow) else ph.OldestOpenWindow()
-
-
-def _asof_time(body: jn.Asof) -> ph.WatermarkRule:
-    """Results have the time of the left row, which waits for a later right one unless none is asked for."""
-    if body.direction == "backward":
-        return ph.Follows()
-    return ph.OldestOpenWindow() if body.tolerance is None else ph.Lags(body.tolerance)
-
-
-def _join_time(body: jn.Join) -> ph.WatermarkRule:
-    match body.pairing:
-        case Lookup():
-            return ph.Follows()
-        case Within(lo=lo, hi=hi):
-            return _interval_time(body.how, lo, hi)
-        case InWindow():
-            return ph.OldestOpenWindow()
-
-
-def _interval_time(how: str, lo: int, hi: int) -> ph.WatermarkRule:
-    """A pair has the time of its later row; a row that may stay without a partner waits for the interval."""
-    left = max(hi, 0) if how in ("left", "full", *LEFT_ROW_KINDS) else 0
-    right = max(-lo, 0) if how in ("right", "full") else 0
-    wait = max(left, right)
-    return ph.Lags(wait) if wait else ph.Follows()
+        chosen = choose_signals.algorithms(body.program, self.settings.aggregator)
+        algorithms = tuple(tuple(each.algorithm for each in several) for several in chosen)
+        off = POSITIONAL_SIGNALS in self.settings.off
+        obstacle = "switched off" if off else why_not(body.program, inputs)
+        op = ph.Signals(body.program, "change-to-change" if obstacle else "positional", algorithms)
+        made = choose_signals.evaluation(body.program, obstacle, chosen)
+        return _node(this, body.sources, op, ph.OldestOpenWindow(), made)
 
 
 # --- nodes ----------------------------------------------------------------------------------------------
@@ -288,11 +292,7 @@ def _node(
 
 def _distinct(this: ir.Object, body: ir.Distinct) -> ph.Node:
     op = ph.Distinct(body.subset, body.keep, body.within)
-    if body.keep != "last":
-        return _node(this, (body.source,), op, ph.Follows())
-    if body.within is None:
-        return _node(this, (body.source,), op, ph.AtEnd("a later row may replace the last one of its value"))
-    return _node(this, (body.source,), op, ph.OldestOpenWindow())
+    return _node(this, (body.source,), op, watermark_rules.of_distinct(body))
 
 
 def _host(host: HostColumns) -> tuple[ph.Choice, ...]:
@@ -302,3 +302,36 @@ def _host(host: HostColumns) -> tuple[ph.Choice, ...]:
         ph.Choice(f"column {name}", f"Arrow computes {show_expr(expr)}", reason)
         for expr, name in host.fields.items()
     )
+
+
+# --- implied times --------------------------------------------------------------------------------------
+
+
+def _needs_stored_time(this: ir.Object, program: ir.Program) -> bool:
+    """Return whether an input's time must be a column: its rows are output, merged, joined or deduplicated unchanged.
+
+    Kernels compute an implied time from row numbers.
+    """
+    readers = [each.body for each in program.objects if this.name in ir.sources_of(each.body)]
+    return program.output == this.name or any(
+        isinstance(body, ir.Merge | ir.Distinct | ir.Top | jn.Join | jn.Asof | jn.RollingJoin)
+        for body in readers
+    )
+
+
+def _leaves_time_out(body: ir.Body, source: ir.Object, made: Spelled) -> bool:
+    """Return whether sorted windows need no column of times: they follow from row numbers, and few are read."""
+    read = {name for each in made.reductions for name in (*each.args, each.where)}
+    return (
+        isinstance(body, ir.Reduce)
+        and regular(body)
+        and body.where is None
+        and isinstance(source.body, ir.Input)
+        and source.time.implied
+        and source.time.column not in read
+    )
+
+
+def _kept(held: ph.Choice, chosen: tuple[AlgorithmChoice, ...]) -> tuple[ph.Choice, ...]:
+    """The choice of what is held, and the algorithms over rows if those are."""
+    return (held,) if held.taken == STATES else (held, *choose_window.algorithms(chosen))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
-from penstock.lower.band_conditions import band_of
+from penstock.physical.band_conditions import band_of
 from penstock.physical.nodes import Assumption, Choice, Mode, Rejected
 from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup, Within, windows_overlap
 from penstock.types.windows import CarriedWindow, TimeWindow
 
+LAZY = ("npj", "prj", "mway", "mpass")
 EAGER = ("shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
 
 
@@ -55,7 +56,7 @@ def _emission(body: jn.Join, mode: Mode) -> Choice:
 
 def _matching(body: jn.Join, pairing: InWindow, left: ir.Object, right: ir.Object) -> Choice:
     """How the pairs of small windows are found; large ones are handed to the algorithm."""
-    band = None if body.where is None else band_of(body.where, left, right)
+    band = None if body.where is None else band_of(body.where, left.schema, right.schema)
     if windows_overlap(pairing):
         reason = "windows overlap: each pair is found once and given for every window that holds both rows"
         return Choice("matching", "sliding ranges", reason)

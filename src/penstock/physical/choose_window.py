@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from penstock.algorithms.sorted_partitions.frame_reduction import FrameReduction
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
-from penstock.lower.machine import is_text
-from penstock.passes.choose_aggregator import Choice as AlgorithmChoice
+from penstock.ir.scope import result_type
+from penstock.loop.machine import is_text
+from penstock.physical.choose_algorithm import Choice as AlgorithmChoice
 from penstock.physical.nodes import Assumption, Choice, Reduction, Rejected
 from penstock.types.arrow import kind_of
+from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow
 
 
-def key_table(keys: tuple[ex.Field, ...], schema: pa.Schema) -> Choice:
-    """Choose the first key table: dense wherever a key's range may turn out to be small."""
+def key_table(body: ir.Reduce, schema: pa.Schema) -> Choice:
+    """Choose the first key table: dense wherever a key's range may turn out to be small.
+
+    The bounds of a carried window are keys, too.
+    """
+    bounds = WINDOW_BOUNDS if isinstance(body.domain, CarriedWindow) else ()
+    keys = (*(key.expr for key in body.keys), *map(ex.Column, bounds))
     if not keys:
         return Choice("key table", "none", "the window has no keys: states stay in registers")
-    if all(_may_be_dense(key.expr, schema) for key in keys):
+    if all(_may_be_dense(key, schema) for key in keys):
         small = Assumption("the range of keys is small for the rows seen", "an open-addressing hash table")
         return Choice(
             "key table", "dense", "keys are whole columns: an array index finds a group", (), (small,)
@@ -64,10 +72,36 @@ def algorithms(chosen: tuple[AlgorithmChoice, ...]) -> tuple[Choice, ...]:
 
 
 def reductions_of(
-    reductions: tuple[ir.Reduction, ...], chosen: tuple[AlgorithmChoice, ...]
+    reductions: tuple[ir.Reduction, ...], schema: pa.Schema, chosen: tuple[AlgorithmChoice, ...]
 ) -> tuple[Reduction, ...]:
     """The reductions of an object with their algorithms."""
     return tuple(
-        Reduction(each.function, each.args, each.where, each.options, choice.algorithm, each.span)
+        Reduction(
+            each.function,
+            each.args,
+            each.where,
+            each.options,
+            result_type(each, schema),
+            choice.algorithm,
+            each.span,
+        )
+        for each, choice in zip(reductions, chosen, strict=True)
+    )
+
+
+def reductions_over_columns(
+    reductions: tuple[FrameReduction, ...], chosen: tuple[AlgorithmChoice, ...]
+) -> tuple[Reduction, ...]:
+    """The reductions of an object whose arguments and conditions are columns, with their algorithms."""
+    return tuple(
+        Reduction(
+            each.function,
+            tuple(map(ex.Column, each.args)),
+            None if each.where is None else ex.Column(each.where),
+            each.options,
+            each.type,
+            choice.algorithm,
+            each.span,
+        )
         for each, choice in zip(reductions, chosen, strict=True)
     )

@@ -2,17 +2,18 @@
 
     plan       ::= node* "out" id                  each node stands after its inputs; mode is bounded or unbounded
     node       ::= id = op(inputs)                 with a schema, a time, a watermark rule and choices
-    op         ::= Scan(stream, sequence, lateness, on_bad, stores_time)
+    op         ::= Scan(stream, sequence, lateness, on_bad, stores_time, numbered)
                  | TableInput(table)               rows without time, complete before the first row of a stream
                  | Rows(conjuncts, fields, host)   filter and projection; Arrow computes the host expressions
-                 | PaneAggregate(window, keys, key_table, sharing, reductions, where, fields, having)
+                 | PaneAggregate(window, keys, key_table, sharing, merging, reductions, where, fields, having, strict,
+                                 nullable, wide)
                                                    states per (pane, key), merged into windows
-                 | SortedWindows(window, keys, reductions, output)
-                                                   rows sorted by key and time; output: aggregate, attach or apply
+                 | SortedWindows(window, keys, reductions, output, by_key, read_by_time)
+                                                   rows sorted by key and time; output: aggregate, attach or Apply
                  | LookBack(spans, keys, reductions)
                                                    aggregates over the rows behind each row
-                 | Signals(program, evaluation)    positional, or change-to-change
-                 | Join(pairing, on, how, algorithm, eager, residual)
+                 | Signals(program, evaluation, algorithms)   positional, or change-to-change
+                 | Join(pairing, on, how, algorithm, optimise, eager, paced, residual, columns)
                  | Distinct(subset, keep, within) | TopK(k, by, ties) | Union()
     pairing    ::= InWindow | Within | Lookup      as in `types/pairing.py`
                  | Nearest(direction, tolerance, exact)   as-of: the nearest right row
@@ -25,25 +26,30 @@
     rejected   ::= alternative, reason
     assumption ::= text, fallback                  the operator goes on by the fallback at the row that breaks it
 
-A plan is complete before any row is read. A choice that depends on data is the generic one here; its
+Arguments of the reductions of `SortedWindows`, `LookBack` and `Around` are columns of the input, which a `Rows`
+before it computes. A plan is complete before any row is read; `specialise.py` makes variants of its nodes later. A choice that depends on data is the generic one here; its
 assumptions name what the data may change. `counts_rows` says that an operator counts its input rows as
 accepted, unless an operator before it has; the output counts the rest. So each row is counted once on every path.
+A pipeline has one stage for each node.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from penstock.expr.nodes import Expr, Field, Options
+from penstock.ir.signals.nodes import Program as SignalProgram
 from penstock.types.pairing import InWindow, Keys, Lookup, Within
-from penstock.types.time import Time
+from penstock.types.time import TIMELESS, Time
 from penstock.types.windows import LookBack as Span
 from penstock.types.windows import Window
 
 Mode = Literal["bounded", "unbounded"]
+KeyTable = Literal["none", "dense", "hash", "sparse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +110,21 @@ class Reduction:
     args: tuple[Expr, ...]
     where: Expr | None
     options: Options
+    type: pa.DataType
     algorithm: str
     span: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
+    """`stores_time`: an implied time becomes a column. `numbered`: a reader needs the order of arrival."""
+
     stream: str
     sequence: str | None
     lateness: int
     on_bad: str
     stores_time: bool
+    numbered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,22 +141,48 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class PaneAggregate:
+    """`merging` names how panes become windows where an aggregate permits it. `strict`: rows behind the watermark are late.
+
+    A variant assumes nulls in the columns `nullable` only, and sums that fit 64 bits unless `wide`.
+    """
+
     window: Window
     keys: tuple[Field, ...]
-    key_table: Literal["none", "dense", "hash"]
+    key_table: KeyTable
     sharing: Literal["private"]
+    merging: str
     reductions: tuple[Reduction, ...]
     where: Expr | None
     fields: tuple[Field, ...]
     having: Expr | None
+    strict: bool = False
+    nullable: frozenset[str] = frozenset()
+    wide: bool = False
+
+
+# What an operator keeps between pushes of open windows, or of the rows that later look-backs hold.
+Held = Literal["rows", "states per key"]
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A Python function of the rows of a window, which it gets with these columns."""
+
+    function: Callable[[pa.Table], Any]
+    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SortedWindows:
+    """`by_key`: results of one window are ordered by key. `read_by_time`: a later operator depends on their times."""
+
     window: Window
     keys: tuple[str, ...]
     reductions: tuple[Reduction, ...]
-    output: Literal["aggregate", "attach", "apply"]
+    output: Literal["aggregate", "attach"] | Apply
+    by_key: bool = False
+    read_by_time: bool = False
+    held: Held = "rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +190,19 @@ class LookBack:
     spans: tuple[Span, ...]
     keys: tuple[str, ...]
     reductions: tuple[Reduction, ...]
+    held: Held = "rows"
 
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """`objects` are the temporal objects in order, printed; the program itself is the IR's."""
+    """`algorithms` holds those of the reductions of each object of the program, in order.
 
-    objects: tuple[str, ...]
+    The program is in the language that plans, the IR and physical plans share.
+    """
+
+    program: SignalProgram
     evaluation: Literal["positional", "change-to-change"]
+    algorithms: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +220,31 @@ class Around:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinColumn:
+    """A column of the result: the "start" or "end" of the window, the later "time", of "left" or "right", or a "key".
+
+    A key is the left column `source`, or the right column `partner` where there is no left row.
+    """
+
+    name: str
+    origin: str
+    source: str = ""
+    partner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
+    """`optimise` is the target of `algorithm="auto"`. `paced`: the rate at which rows arrive informs the choice."""
+
     pairing: InWindow | Within | Lookup | Nearest | Around
     on: Keys
     how: str
     algorithm: str
+    optimise: str
     eager: bool
+    paced: bool
     residual: Expr | None
+    columns: tuple[JoinColumn, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +294,11 @@ class Node:
     choices: tuple[Choice, ...] = ()
 
     @property
+    def clock(self) -> Time:
+        """The time of the rows. That of a table's rows has no column."""
+        return TIMELESS if self.time is None else self.time
+
+    @property
     def counts_rows(self) -> bool:
         """Whether the operator holds or reduces its input rows, and so counts them as accepted."""
         match self.op:
@@ -249,6 +313,39 @@ class Plan:
     nodes: tuple[Node, ...]
     output: str
     mode: Mode
+    _by_id: dict[str, Node] = field(init=False, compare=False, repr=False)
+    _paths: dict[str, int] = field(
+        init=False, compare=False, repr=False
+    )  # these two are filled when first needed
+    _streams: dict[str, frozenset[str]] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_id", {node.id: node for node in self.nodes})
+        object.__setattr__(self, "_paths", {})
+        object.__setattr__(self, "_streams", {})
 
     def __getitem__(self, name: str) -> Node:
-        return next(node for node in self.nodes if node.id == name)
+        return self._by_id[name]
+
+    def inputs_of(self, node: Node) -> tuple[Node, ...]:
+        return tuple(self[name] for name in node.inputs)
+
+    def paths(self, name: str) -> int:
+        """Count the paths from a node to the operators that count its rows, or to the output."""
+        if not self._paths:
+            found = {node.id: int(node.id == self.output) for node in self.nodes}
+            for node in reversed(self.nodes):
+                for source in node.inputs:
+                    found[source] += 1 if node.counts_rows else found[node.id]
+            self._paths.update(found)
+        return self._paths[name]
+
+    def streams_behind(self, name: str) -> frozenset[str]:
+        """Return the streams that a node's rows come from."""
+        if not self._streams:
+            found: dict[str, frozenset[str]] = {}
+            for node in self.nodes:
+                own = frozenset({node.op.stream}) if isinstance(node.op, Scan) else frozenset[str]()
+                found[node.id] = own.union(*(found[source] for source in node.inputs))
+            self._streams.update(found)
+        return self._streams[name]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from penstock.expr.show import show as show_expr
 from penstock.physical.nodes import (
+    Apply,
     Around,
     AtEnd,
     Choice,
@@ -94,11 +95,12 @@ def _operator(node: Node) -> str:
         case PaneAggregate() as op:
             return _pane_aggregate(op, node)
         case SortedWindows(window=window, keys=keys, reductions=reductions, output=output):
-            return f"SortedWindows {output} {_window(window, node)}{_by(keys)}{_reductions(reductions)}"
+            kind = "apply" if isinstance(output, Apply) else output
+            return f"SortedWindows {kind} {_window(window, node)}{_by(keys)}{_reductions(reductions)}"
         case LookBack(spans=spans, keys=keys, reductions=reductions):
             return f"LookBack over {len(spans)} span{'s' if len(spans) > 1 else ''}{_by(keys)}{_reductions(reductions)}"
-        case Signals(objects=objects, evaluation=evaluation):
-            return f"Signals {evaluation}, {len(objects)} objects"
+        case Signals(program=program, evaluation=evaluation):
+            return f"Signals {evaluation}, {len(program.objects)} objects"
         case Join() as op:
             return _join(op, node)
         case Distinct(subset=subset, keep=keep, within=within):

@@ -12,8 +12,7 @@ from penstock.plan.nodes import AsofJoin, Join, RollingJoin
 from penstock.plan.rolling import split_aggregates
 from penstock.types.pairing import JOIN_TIME, LEFT_ROW_KINDS, InWindow, Lookup, left_column, right_column
 from penstock.types.time import Time
-
-_BOUNDS = ("window_start", "window_end")
+from penstock.types.windows import WINDOW_BOUNDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def _added(plan: Join) -> tuple[str, ...]:
     """Return the columns that a join adds; they replace those of an earlier join on the left."""
     match plan.pairing:
         case InWindow():
-            return (*_BOUNDS, JOIN_TIME)
+            return (*WINDOW_BOUNDS, JOIN_TIME)
         case Lookup():
             return ()
         case _:

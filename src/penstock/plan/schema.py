@@ -33,10 +33,8 @@ from penstock.plan.nodes import (
 )
 from penstock.types.arrow import value_type
 from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup
-from penstock.types.time import Time
+from penstock.types.time import TIMELESS, Time
 from penstock.types.windows import WINDOW_END, WINDOW_START
-
-TIMELESS = Time("", pa.int64(), None)  # for tables; no column has this name
 
 
 def schema_of(plan: Plan) -> pa.Schema:

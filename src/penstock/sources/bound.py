@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Expr
 from penstock.sources.malformed import Arrived, Malformed
+from penstock.storage.access import LOCAL, Access
 from penstock.types.windows import Steps
 
 
@@ -69,6 +70,13 @@ class Present(Protocol):
 
     def present(self, time: str, on_bad: str) -> Iterator[Arrived]:
         """Read the current content, with its malformed records."""
+
+
+def access_of(data: object) -> Access:
+    """Return how the files of data are reached; of a live source behind a history, those of the live one."""
+    sides = (getattr(data, "live", None), getattr(data, "history", None), data)
+    found = (getattr(each, "access", None) for each in sides)
+    return next((each for each in found if isinstance(each, Access) and each.given), LOCAL)
 
 
 # These checks run for every batch. `isinstance` with a protocol takes a hundred times as long.

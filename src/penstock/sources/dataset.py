@@ -6,9 +6,9 @@ one of another type, names its file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,14 +19,18 @@ from penstock.sources import parquet_footers, readers
 from penstock.sources.conform import check
 from penstock.sources.fragment import Fragment
 from penstock.sources.malformed import Malformed
+from penstock.sources.parquet_footers import Footer
 from penstock.sources.partitions import constant, with_partitions
 from penstock.sources.paths import Found, Paths, find, format_of
 from penstock.sources.prefetch import read_ahead
 from penstock.sources.read_errors import reading
+from penstock.sources.stored_row_groups import CONNECTIONS
+from penstock.storage.access import LOCAL, Access
 from penstock.types.arrow import checked
 from penstock.types.windows import Steps
 
 THREADS = 8  # planning is bound by disk latency more than by processors
+_MOST_FOOTERS = 1000  # held from planning to reading; more are read again
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +49,20 @@ class Dataset:
 
     schema: pa.Schema
     fragments: tuple[Fragment, ...]
+    access: Access = LOCAL
+    # Footers that planning has read from a store, so that reading need not request them again.
+    footers: Mapping[str, Footer] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
     def of(
-        paths: Paths, format: str | None = None, time: str | None = None, schema: pa.Schema | None = None
+        paths: Paths,
+        format: str | None = None,
+        time: str | None = None,
+        schema: pa.Schema | None = None,
+        access: Access = LOCAL,
     ) -> Dataset:
         """Plan a read of paths, folders and globs. `time` names the column whose ranges are collected."""
-        return open_files(paths, format, schema).dataset(time)
+        return open_files(paths, format, schema, access).dataset(time)
 
     @property
     def rows(self) -> int | None:
@@ -68,7 +79,17 @@ class Dataset:
         malformed: Malformed | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read all fragments in order, prefetching on other threads, and skip those that certainly fail the predicate."""
-        return read_ahead(self.fragments, self.schema, columns, predicate, threads, steps, malformed)
+        return read_ahead(
+            self.fragments,
+            self.schema,
+            columns,
+            predicate,
+            threads,
+            steps,
+            malformed,
+            self.access,
+            self.footers,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +99,7 @@ class Files:
     found: tuple[Found, ...]
     format: str
     schema: pa.Schema
+    access: Access = LOCAL
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -92,24 +114,37 @@ class Files:
         field = None if time is None or time not in self.schema.names else self.schema.field(time)
         _check_partitions(self.found, self.schema)
         plan = self._row_groups if self.format == "parquet" else self._whole_file
-        with ThreadPoolExecutor(THREADS) as pool:
-            parts = pool.map(lambda each: reading(each.path, lambda _: plan(each, field)), self.found)
-            return Dataset(self.schema, tuple(part for each in parts for part in each))
+        few = self._afar and len(self.found) <= _MOST_FOOTERS
+        footers = {each.path: Footer(each.path, self.access) for each in self.found} if few else {}
+        with ThreadPoolExecutor(CONNECTIONS if self._afar else THREADS) as pool:
+            parts = pool.map(
+                lambda each: reading(each.path, lambda _: plan(each, field, footers), self.access), self.found
+            )
+            fragments = tuple(part for each in parts for part in each)
+        return Dataset(self.schema, fragments, self.access, footers)
+
+    @property
+    def _afar(self) -> bool:
+        return bool(self.found) and self.access.reaches(self.found[0].path)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         return self.dataset().batches(columns)
 
-    def _row_groups(self, found: Found, time: pa.Field | None) -> list[Fragment]:
-        metadata = parquet_footers.footer(found.path)
+    def _row_groups(
+        self, found: Found, time: pa.Field | None, footers: Mapping[str, Footer]
+    ) -> list[Fragment]:
+        metadata = (footers.get(found.path) or Footer(found.path, self.access)).get()
         stored = metadata.schema.to_arrow_schema()
         self._check(found, stored)
         return parquet_footers.row_groups(found, metadata, time, stored)
 
-    def _whole_file(self, found: Found, time: pa.Field | None) -> list[Fragment]:
-        size = Path(found.path).stat().st_size
+    def _whole_file(
+        self, found: Found, time: pa.Field | None, footers: Mapping[str, Footer]
+    ) -> list[Fragment]:
+        size = size_of(found, self.access)
         if size == 0 and self.format in readers.TEXT:
             return []  # no rows and no header
-        self._check(found, readers.stored_schema(found.path, self.format, self.schema))
+        self._check(found, readers.stored_schema(found.path, self.format, self.schema, self.access))
         return [Fragment(found.path, self.format, partition=found.partition, size=size)]
 
     def _check(self, found: Found, stored: pa.Schema) -> None:
@@ -118,26 +153,37 @@ class Files:
         check(stored, inside, f"the file {found.path!r}")
 
 
-def open_files(paths: Paths, given: str | None = None, schema: pa.Schema | None = None) -> Files:
+def open_files(
+    paths: Paths, given: str | None = None, schema: pa.Schema | None = None, access: Access = LOCAL
+) -> Files:
     """Find the files, and read the schema of the first unless one is declared."""
-    found = find(paths)
+    found = find(paths, access=access)
     format = format_of(found, given)
-    return Files(found, format, checked(schema) if schema is not None else _first_schema(found, format))
+    known = checked(schema) if schema is not None else _first_schema(found, format, access)
+    return Files(found, format, known, access)
 
 
-def _first_schema(found: Sequence[Found], format: str) -> pa.Schema:
+def _first_schema(found: Sequence[Found], format: str, access: Access) -> pa.Schema:
     """Return the schema of the first file that has one."""
     text = format in readers.TEXT
-    first = next((each.path for each in found if not (text and reading(each.path, _is_empty))), found[0].path)
-    stored = reading(first, lambda path: readers.stored_schema(path, format, None))
+    filled = (each.path for each in found if not (text and _is_empty(each, access)))
+    first = next(filled, found[0].path)
+    stored = reading(first, lambda path: readers.stored_schema(path, format, None, access), access)
     try:
         return checked(with_partitions(stored, found))
     except SchemaMismatchError as error:
         raise SchemaMismatchError(f"the file {first!r} cannot be read: {error}") from None
 
 
-def _is_empty(path: str) -> bool:
-    return Path(path).stat().st_size == 0
+def _is_empty(found: Found, access: Access) -> bool:
+    return reading(found.path, lambda _: size_of(found, access) == 0, access)
+
+
+def size_of(found: Found, access: Access) -> int:
+    """Return the size of a file."""
+    if found.size is not None:
+        return found.size
+    return access.size(found.path) if access.reaches(found.path) else Path(found.path).stat().st_size
 
 
 def _check_partitions(found: Sequence[Found], schema: pa.Schema) -> None:

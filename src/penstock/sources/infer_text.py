@@ -12,14 +12,15 @@ from penstock.sources.json_read import read_objects
 from penstock.sources.malformed import FAILURES
 from penstock.sources.text_checks import json_reason
 from penstock.sources.text_formats import BOM, JsonLines, csv_head, delimiter_of, read_csv
+from penstock.storage.access import LOCAL, Access
 
 _SAMPLE = 1 << 24  # bytes used for type inference
 _SMALL = 1 << 16  # bytes of a text whose lines are checked one by one
 
 
-def csv_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
+def csv_schema(path: str, declared: pa.Schema | None, access: Access = LOCAL) -> pa.Schema:
     """Read the header. Types are the declared ones, or are inferred from the first records."""
-    with pa.input_stream(path, compression="detect") as file:
+    with access.open_text(path) as file:
         names, text, _ = csv_head(path, file, _SMALL)
         if declared is None:
             text += file.read(max(_SAMPLE - len(text), 0))
@@ -51,9 +52,9 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-def json_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
+def json_schema(path: str, declared: pa.Schema | None, access: Access = LOCAL) -> pa.Schema:
     """Infer the fields of the first lines. Types are the declared ones, or are inferred."""
-    with pa.input_stream(path, compression="detect") as file:
+    with access.open_text(path) as file:
         read = file.read(_SAMPLE)
     lines = JsonLines(pa.schema([]))
     text = read.removeprefix(BOM)

@@ -21,8 +21,13 @@ from penstock.sources.fragment import Fragment
 from penstock.sources.malformed import Arrived
 from penstock.sources.paths import FORMATS, Found, NoFilesError, find, fixed
 from penstock.sources.readers import TEXT
+from penstock.sources.store_paths import fixed_part
+from penstock.storage.access import LOCAL, Access
+from penstock.storage.uri import resolved
 from penstock.types.arrow import checked
 from penstock.types.choices import one_of
+
+_ASIDE = "_quarantine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class LiveFiles:
     stop_after: float | None = None
     most_files: int | None = None
     clock: Clock = field(default=Clock(), compare=False)
+    access: Access = LOCAL
 
     endless: ClassVar[bool] = True
 
@@ -54,22 +60,24 @@ class LiveFiles:
     @property
     def beside(self) -> str:
         """Return the quarantine folder next to the files, which is excluded from the data."""
+        if self.access.reaches(self.path):
+            return fixed_part(self.path) + _ASIDE
         root = Path(fixed(self.path))
-        return str((root.parent if root.is_file() else root) / "_quarantine")
+        return str((root.parent if root.is_file() else root) / _ASIDE)
 
     def listed(self) -> list[Found]:
         """List the current files, oldest first."""
         try:
-            found = find(self.path, even=False)
+            found = find(self.path, even=False, access=self.access)
         except NoFilesError:
             return []
         aside = self.beside + os.sep
-        ranked = [(_written(each.path), each.path, each) for each in found if not each.path.startswith(aside)]
+        ranked = [(_written(each), each.path, each) for each in found if not each.path.startswith(aside)]
         return [each for _, _, each in sorted(ranked, key=lambda rank: rank[:2])]
 
     def files(self, found: Sequence[Found]) -> Files:
         """Bind some of the files as data."""
-        return Files(tuple(found), self.format, self.schema)
+        return Files(tuple(found), self.format, self.schema, self.access)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Read files as they arrive. A malformed record is an error."""
@@ -101,14 +109,14 @@ class LiveFiles:
     def _rows(self, found: Found, time: str, on_bad: str) -> Iterator[Arrived]:
         from penstock.sources.live_rows import LiveReader  # noqa: PLC0415 - loads with the first file
 
-        reader = LiveReader(self.schema, tuple(self.schema.names), time, on_bad)
+        reader = LiveReader(self.schema, tuple(self.schema.names), time, on_bad, access=self.access)
         for fragment in self.fragments(found, on_bad):
             for batch, bad in reader(fragment):
                 yield Arrived(batch, None, bad)
 
     def fragments(self, found: Found, on_bad: str) -> Sequence[Fragment]:
         """Plan the read of one file. Text with malformed records is checked only when it is read."""
-        whole = (Fragment(found.path, self.format, partition=found.partition, size=_size(found.path)),)
+        whole = (Fragment(found.path, self.format, partition=found.partition, size=_size(found)),)
         if self.format in TEXT and on_bad != "fail":
             return whole
         try:
@@ -119,16 +127,16 @@ class LiveFiles:
             return whole
 
 
-def _size(path: str) -> int:
+def _size(found: Found) -> int:
     try:
-        return Path(path).stat().st_size
+        return Path(found.path).stat().st_size if found.size is None else found.size
     except OSError:
         return 0
 
 
-def _written(path: str) -> int:
+def _written(found: Found) -> int:
     try:
-        return Path(path).stat().st_mtime_ns
+        return Path(found.path).stat().st_mtime_ns if found.written is None else found.written
     except OSError:
         return 0  # deleted since it was listed: reading raises the error
 
@@ -141,22 +149,23 @@ def live_files(
     stop_after: float | None = None,
     most_files: int | None = None,
     clock: Clock | None = None,
+    access: Access = LOCAL,
 ) -> LiveFiles:
     """Watch a glob or a folder. The schema is the declared one, or that of the first file."""
-    where = os.fspath(path)
+    where = resolved(os.fspath(path))
     if schema is None or format is None:
-        known = _first(where, format, schema)
+        known = _first(where, format, schema, access)
         schema, format = known.schema, known.format
     if not one_of(format, FORMATS):
         raise SourceError(
             f"there is no format {format!r} of files that appear; there are {', '.join(FORMATS)}"
         )
-    return LiveFiles(where, format, checked(schema), poll, stop_after, most_files, clock or Clock())
+    return LiveFiles(where, format, checked(schema), poll, stop_after, most_files, clock or Clock(), access)
 
 
-def _first(path: str, format: str | None, schema: pa.Schema | None) -> Files:
+def _first(path: str, format: str | None, schema: pa.Schema | None, access: Access) -> Files:
     try:
-        return open_files(path, format, schema)
+        return open_files(path, format, schema, access)
     except SourceError as error:
         if not isinstance(error, NoFilesError):
             raise

@@ -14,10 +14,12 @@ import pyarrow as pa
 from penstock.errors import PenstockError, SchemaMismatchError
 from penstock.sources.fragment import Fragment
 from penstock.sources.malformed import NO_TIME, Bad, Malformed, reason_of, without_time
-from penstock.sources.prefetch import Footer, read
+from penstock.sources.parquet_footers import Footer
+from penstock.sources.prefetch import read
 from penstock.sources.read_errors import reading
 from penstock.sources.readers import TEXT
 from penstock.sources.text import BLOCK, TextReader
+from penstock.storage.access import LOCAL, Access
 from penstock.types.windows import Steps
 
 Rows = tuple[pa.RecordBatch, tuple[Bad, ...]]
@@ -33,6 +35,7 @@ class LiveReader:
     on_bad: str
     block: int = BLOCK
     steps: Steps | None = None
+    access: Access = LOCAL
 
     def __call__(self, fragment: Fragment, footer: Footer | None = None) -> Iterator[Rows]:
         """Read a file, or some of its row groups. A time may be replaced by another time in the same of the `steps`."""
@@ -40,7 +43,9 @@ class LiveReader:
             batches = self._read(fragment, footer, Malformed("fail", self.time))
             yield from ((batch, ()) for batch in batches)
             return
-        reading(fragment.path, _opened)  # a file that cannot be opened is an error, not a malformed record
+        reading(
+            fragment.path, self._open, self.access
+        )  # a file that cannot be opened is an error, not a malformed record
         first = 0  # counts malformed lines too
         for batch, bad in self._records(fragment, footer):
             timed, timeless = self._timed(batch, fragment.path, first)
@@ -70,12 +75,14 @@ class LiveReader:
             steps=self.steps,
             malformed=malformed,
             block=self.block,
+            access=self.access,
         )
 
     def _lost(self, fragment: Fragment, error: PenstockError, rows: int) -> Iterator[Bad]:
         """Yield an unreadable file as one record, and text without the declared columns line by line."""
         if fragment.format in TEXT and isinstance(error, SchemaMismatchError):
-            yield from TextReader(fragment.format, self.schema).every_record(fragment.path, reason_of(error))
+            reader = TextReader(fragment.format, self.schema, access=self.access)
+            yield from reader.every_record(fragment.path, reason_of(error))
         else:
             yield Bad(None, reason_of(error), fragment.path, rows)
 
@@ -85,6 +92,8 @@ class LiveReader:
     def _wanted(self) -> pa.Schema:
         return pa.schema([self.schema.field(name) for name in self.columns])
 
-
-def _opened(path: str) -> None:
-    Path(path).open("rb").close()
+    def _open(self, path: str) -> None:
+        if self.access.reaches(path):
+            self.access.size(path)
+        else:
+            Path(path).open("rb").close()

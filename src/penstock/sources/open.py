@@ -11,6 +11,8 @@ from penstock.sources.bound import Bound
 from penstock.sources.conform import check
 from penstock.sources.dataset import open_files
 from penstock.sources.paths import TABLES, Paths
+from penstock.storage.access import LOCAL, Access
+from penstock.storage.uri import resolved
 from penstock.types.choices import one_of
 
 
@@ -20,29 +22,30 @@ def open_data(
     schema: pa.Schema | None = None,
     version: int | None = None,
     snapshot: int | None = None,
+    access: Access = LOCAL,
 ) -> Bound:
     """Find files or read a table's metadata. Rows are read later."""
     if not one_of(format, TABLES):
         _refuse(version=version, snapshot=snapshot)
-        return open_files(paths, format, schema)
+        return open_files(paths, format, schema, access)
     if not isinstance(paths, (str, os.PathLike)):
         raise SourceError(f"format={format!r} takes the folder of one table; put tables together with union")
-    data = _table(os.fspath(paths), format, version, snapshot)
+    data = _table(resolved(os.fspath(paths)), format, version, snapshot, access)
     if schema is not None:
         check(data.schema, schema, f"the table {os.fspath(paths)!r}")
     return data
 
 
-def _table(path: str, format: str, version: int | None, snapshot: int | None) -> Bound:
+def _table(path: str, format: str, version: int | None, snapshot: int | None, access: Access) -> Bound:
     if format == "delta":
         from penstock.sources.lake.delta import open_delta  # noqa: PLC0415 - loads an optional dependency
 
         _refuse(snapshot=snapshot)
-        return open_delta(path, version)
+        return open_delta(path, version, access)
     from penstock.sources.lake.iceberg import open_iceberg  # noqa: PLC0415 - loads an optional dependency
 
     _refuse(version=version)
-    return open_iceberg(path, snapshot)
+    return open_iceberg(path, snapshot, access)
 
 
 def _refuse(**given: int | None) -> None:

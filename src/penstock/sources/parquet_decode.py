@@ -53,7 +53,7 @@ def decode(
     starts = starts_of(metadata)
     polars = decoder == "polars" and _readable(metadata, columns, numbers)
     with open_parquet(path, metadata, legacy_unit) as file:
-        for run in _runs(metadata, numbers, min(RUN, most)):
+        for run in runs_of(metadata, numbers, min(RUN, most)):
             start, rows = starts[run[0]], starts[run[-1] + 1] - starts[run[0]]
             fast = polars and rows <= most
             made = _by_polars(path, start, rows, file.schema_arrow, columns) if fast else None
@@ -112,8 +112,8 @@ def starts_of(metadata: Any) -> list[int]:
     return starts
 
 
-def _runs(metadata: Any, numbers: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Group adjacent small row groups."""
+def runs_of(metadata: Any, numbers: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Group adjacent small row groups, up to `most` rows."""
     run: list[int] = []
     held = 0
     for number in numbers:

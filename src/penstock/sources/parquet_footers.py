@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
@@ -16,10 +17,11 @@ from penstock.sources.fragment import Fragment
 from penstock.sources.paths import Found
 from penstock.sources.thrift import DamagedError
 from penstock.sources.value_ranges import Range
+from penstock.storage.access import LOCAL, Access
 from penstock.types.arrow import kind_of, tick_unit, value_type
 from penstock.types.time import NANOSECONDS
 
-_MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
+MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _TAIL = 1 << 16  # bytes of the first read
 _WHOLE = ("int", "date", "timestamp", "duration")
 
@@ -40,33 +42,82 @@ def open_parquet(path: str, metadata: Any = None, legacy_unit: str | None = None
     )
 
 
-def footer(path: str) -> Any:
+class Footer:
+    """The footer of a file, read on first use and cached."""
+
+    def __init__(self, path: str, access: Access = LOCAL) -> None:
+        self.path, self._access, self._lock = path, access, Lock()
+        self._raw: bytes | None = None
+        self._metadata: Any = None
+
+    def get(self) -> Any:
+        """Return the parsed footer."""
+        with self._lock:
+            if self._metadata is None:
+                self._raw = footer_bytes(self.path, self._access)
+                self._metadata = parsed(self.path, self._raw)
+            return self._metadata
+
+    @property
+    def raw(self) -> bytes:
+        """Return the bytes of the footer."""
+        self.get()
+        assert self._raw is not None
+        return self._raw
+
+
+def footer(path: str, access: Access = LOCAL) -> Any:
     """Read a file's footer after checking that Arrow can process it."""
-    data = _footer_bytes(path)
+    return parsed(path, footer_bytes(path, access))
+
+
+def parsed(path: str, data: bytes) -> Any:
+    """Parse the bytes of a footer after checking that Arrow can process them."""
     try:
         leaves = checked_footer(data)
     except DamagedError as reason:
         raise SourceError(f"the file {path!r} cannot be read: its footer is damaged: {reason}") from None
     # Arrow parses the checked bytes, even if the file has changed since.
-    whole = b"".join([_MAGIC, data, len(data).to_bytes(4, "little"), _MAGIC])
-    metadata = parquet.read_metadata(pa.BufferReader(whole))
+    metadata = parquet.read_metadata(pa.BufferReader(MAGIC + ending(data)))
     _check_agreement(path, metadata, leaves)
     return metadata
 
 
-def _footer_bytes(path: str) -> bytes:
+def ending(data: bytes) -> bytes:
+    """Return the end of a file with a footer."""
+    return b"".join([data, len(data).to_bytes(4, "little"), MAGIC])
+
+
+def footer_bytes(path: str, access: Access = LOCAL) -> bytes:
     """Read the end of a file, mostly in one read."""
+    if access.reaches(path):
+        return _stored_footer_bytes(path, access)
     with Path(path).open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         tail = os.pread(file.fileno(), min(size, _TAIL), max(size - _TAIL, 0))
-        length = int.from_bytes(tail[-8:-4], "little")
-        if tail[-4:] != _MAGIC or not 0 < length <= size - 12:
-            raise SourceError(f"the file {path!r} cannot be read: {_no_parquet(tail)}")
+        length = _length(path, tail, size)
         if length + 8 > len(tail):
             tail = os.pread(file.fileno(), length + 8, size - length - 8)
     if len(tail) < length + 8:
         raise SourceError(f"the file {path!r} cannot be read: it has become shorter meanwhile")
     return tail[-length - 8 : -8]
+
+
+def _stored_footer_bytes(path: str, access: Access) -> bytes:
+    """Read the end of a file in a store: by one request, or by a second one for a large footer."""
+    tail, size = access.tail(path, _TAIL)
+    length = _length(path, bytes(tail[-8:]), size)
+    if length + 8 > len(tail):
+        tail = access.spans(path, [(size - length - 8, size)])[0]
+    return bytes(tail[-length - 8 : -8])
+
+
+def _length(path: str, tail: bytes, size: int) -> int:
+    """Return the length of a footer from the end of its file."""
+    length = int.from_bytes(tail[-8:-4], "little")
+    if tail[-4:] != MAGIC or not 0 < length <= size - 12:
+        raise SourceError(f"the file {path!r} cannot be read: {_no_parquet(tail)}")
+    return length
 
 
 def _no_parquet(tail: bytes) -> str:

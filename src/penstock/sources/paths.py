@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -20,6 +20,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from penstock.errors import SourceError, redacted
+from penstock.sources.store_paths import StoredFile, stored_files
+from penstock.storage.access import LOCAL, Access
+from penstock.storage.uri import resolved
 from penstock.types.choices import one_of
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -51,18 +54,20 @@ class NoFilesError(SourceError):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file, and the values in its folder names."""
+    """A file, and the values in its folder names. A store also tells its size, and when it was written."""
 
     path: str
     partition: Partition = ()
+    size: int | None = field(default=None, compare=False)
+    written: int | None = field(default=None, compare=False)
 
 
-def find(paths: Paths, even: bool = True) -> tuple[Found, ...]:
+def find(paths: Paths, even: bool = True, access: Access = LOCAL) -> tuple[Found, ...]:
     """List the files of paths, folders and globs, sorted within each.
 
     If `even`, all files must lie in folders for the same columns.
     """
-    each = (file for one in _listed(paths) for file in _readable(os.fspath(one)))
+    each = (file for one in _listed(paths) for file in _readable(resolved(os.fspath(one)), access))
     found = tuple({file.path: file for file in each}.values())
     if not found:
         raise SourceError(
@@ -99,7 +104,9 @@ def _listed(paths: object) -> list[str | os.PathLike[str]]:
     return several
 
 
-def _readable(pattern: str) -> list[Found]:
+def _readable(pattern: str, access: Access) -> list[Found]:
+    if access.reaches(pattern):
+        return _stored(pattern, access)
     try:
         return _matches(pattern)
     except SourceError:
@@ -108,6 +115,19 @@ def _readable(pattern: str) -> list[Found]:
         raise SourceError(
             f"cannot look for files at {redacted(pattern)!r:.200}: {reason.strerror}; check the path and its rights"
         ) from None
+
+
+def _stored(pattern: str, access: Access) -> list[Found]:
+    found = stored_files(pattern, access)
+    if not found:
+        raise NoFilesError(
+            f"no file matches {pattern!r}; check the bucket, the path and the rights to list it"
+        )
+    return [_found(each) for each in found]
+
+
+def _found(file: StoredFile) -> Found:
+    return Found(file.path, values_of_folders(file.folders), file.entry.size, file.entry.written)
 
 
 def _matches(pattern: str) -> list[Found]:
@@ -158,7 +178,11 @@ def fixed(pattern: str) -> str:
 
 def _partition(path: str, root: str) -> Partition:
     """Parse the values in the folder names between the root and the file."""
-    folders = Path(path).parent.parts[len(Path(root).parts) :]
+    return values_of_folders(Path(path).parent.parts[len(Path(root).parts) :])
+
+
+def values_of_folders(folders: Iterable[str]) -> Partition:
+    """Parse the values in folder names; other folders have none."""
     pairs = (folder.partition("=") for folder in folders)
     return tuple((unquote(name), _value(text)) for name, sign, text in pairs if sign and name)
 

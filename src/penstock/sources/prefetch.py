@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby
-from threading import Lock
 from typing import Any
 
 import pyarrow as pa
@@ -22,29 +21,29 @@ from penstock.sources import parquet_footers, readers
 from penstock.sources.conform import conformer
 from penstock.sources.fragment import Fragment, joined
 from penstock.sources.malformed import Malformed
-from penstock.sources.parquet_decode import HELD, RUN, WORTH_ALONE, decode, decoder_for, most_rows, row_bytes
+from penstock.sources.parquet_decode import (
+    HELD,
+    RUN,
+    WORTH_ALONE,
+    decode,
+    decoder_for,
+    most_rows,
+    row_bytes,
+    runs_of,
+)
+from penstock.sources.parquet_footers import Footer
 from penstock.sources.partitions import completed, constant
 from penstock.sources.paths import require_file
 from penstock.sources.read_errors import unreadable
 from penstock.sources.row_deletes import left, unpacked
+from penstock.sources.stored_row_groups import CONNECTIONS
+from penstock.sources.stored_row_groups import RUN as STORED_RUN
+from penstock.sources.stored_row_groups import decoded as decoded_from_store
 from penstock.sources.text import BLOCK, TextReader
 from penstock.sources.time_pruning import in_steps
 from penstock.sources.value_ranges import Range, may_pass
+from penstock.storage.access import LOCAL, Access
 from penstock.types.windows import Steps
-
-
-class Footer:
-    """The footer of a file, read on first use and cached."""
-
-    def __init__(self, path: str) -> None:
-        self._path, self._lock = path, Lock()
-        self._metadata: Any = None
-
-    def get(self) -> Any:
-        with self._lock:
-            if self._metadata is None:
-                self._metadata = parquet_footers.footer(self._path)
-            return self._metadata
 
 
 def read(
@@ -57,6 +56,7 @@ def read(
     steps: Steps | None = None,
     malformed: Malformed | None = None,
     block: int = BLOCK,
+    access: Access = LOCAL,
 ) -> Iterator[pa.RecordBatch]:
     """Read the named columns of a fragment, in the types of the schema and in row order.
 
@@ -71,13 +71,14 @@ def read(
     where = f"the file {fragment.path!r}"
     chosen = decoder or decoder_for(fragment.rows, WORTH_ALONE)
     try:
-        require_file(fragment.path)
-        known = footer or Footer(fragment.path)
+        if not access.reaches(fragment.path):
+            require_file(fragment.path)
+        known = footer or Footer(fragment.path, access)
         text = fragment.format in readers.TEXT
         batches = (
-            _text(fragment, schema, predicate, malformed or Malformed(), block)
+            _text(fragment, schema, predicate, malformed or Malformed(), block, access)
             if text
-            else _stored(fragment, schema, inside, predicate, known, chosen, steps)
+            else _stored(fragment, schema, inside, predicate, known, chosen, steps, access)
         )
         for batch in batches:
             plain = conformer(batch.schema, schema, inside, where)(batch)
@@ -85,7 +86,7 @@ def read(
     except PenstockError:
         raise
     except (OSError, pa.ArrowException, UnicodeError) as reason:
-        raise unreadable(fragment.path, reason) from None
+        raise unreadable(fragment.path, reason, access) from None
 
 
 def _stored(
@@ -96,16 +97,22 @@ def _stored(
     footer: Footer,
     decoder: str,
     steps: Steps | None,
+    access: Access,
 ) -> Iterator[pa.RecordBatch]:
     if fragment.format == "parquet":
-        return _row_groups(fragment, schema, columns, predicate, footer, decoder, steps)
+        return _row_groups(fragment, schema, columns, predicate, footer, decoder, steps, access)
     if not may_pass(predicate, known_by_folders(fragment, schema)):
         return iter(())
-    return readers.READERS[fragment.format].batches(fragment.path, columns, schema)
+    return readers.READERS[fragment.format].batches(fragment.path, columns, schema, access)
 
 
 def _text(
-    fragment: Fragment, schema: pa.Schema, predicate: Expr | None, malformed: Malformed, block: int
+    fragment: Fragment,
+    schema: pa.Schema,
+    predicate: Expr | None,
+    malformed: Malformed,
+    block: int,
+    access: Access,
 ) -> Iterator[pa.RecordBatch]:
     """Read all declared columns: a record with an unreadable column is malformed, whichever columns the query reads."""
     if not may_pass(predicate, known_by_folders(fragment, schema)):
@@ -113,7 +120,7 @@ def _text(
     given = {name for name, _ in fragment.partition}
     inside = pa.schema([field for field in schema if field.name not in given])
     time = malformed.time if malformed.time in inside.names else None
-    for batch, bad in TextReader(fragment.format, inside, time, block)(fragment.path):
+    for batch, bad in TextReader(fragment.format, inside, time, block, access)(fragment.path):
         malformed.add(bad)
         yield batch
 
@@ -126,15 +133,29 @@ def _row_groups(
     footer: Footer,
     decoder: str,
     steps: Steps | None,
+    access: Access,
 ) -> Iterator[pa.RecordBatch]:
     metadata = footer.get()
     names, gone = dict(fragment.renamed), unpacked(fragment.deletes)
     ours = {theirs: name for name, theirs in names.items()}
     numbers = list(passing(fragment, schema, predicate, metadata))
     most, unit = most_rows(schema, columns), _legacy_unit(schema)
-    for run, time in in_steps(numbers, metadata, schema, columns, names, steps, fragment.path):
+    afar = access.reaches(fragment.path)
+    paged = None if afar else fragment.path  # in a store, each page header would be a request
+    for run, time in in_steps(numbers, metadata, schema, columns, names, steps, paged):
         wanted = [names.get(name, name) for name in columns if time is None or name != time.name]
-        for start, batch in decode(fragment.path, metadata, run, wanted, decoder, most, unit):
+
+        def decoded(
+            path: str, numbers: list[int], wanted: Sequence[str] = wanted
+        ) -> Iterator[tuple[int, pa.RecordBatch]]:
+            return decode(path, metadata, numbers, wanted, decoder, most, unit)
+
+        if afar:
+            runs = list(runs_of(metadata, run, min(STORED_RUN, most)))
+            parts = decoded_from_store(access, footer, runs, wanted, decoded)
+        else:
+            parts = decoded(fragment.path, run)
+        for start, batch in parts:
             named = (
                 batch.rename_columns([ours.get(name, name) for name in batch.schema.names]) if ours else batch
             )
@@ -184,24 +205,32 @@ def read_ahead(
     threads: int | None = None,
     steps: Steps | None = None,
     malformed: Malformed | None = None,
+    access: Access = LOCAL,
+    footers: Mapping[str, Footer] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read fragments in order, decoding a few ahead so that the consumer does not block."""
     names = list(schema.names if columns is None else columns)
     workers = threads or len(os.sched_getaffinity(0))
+    afar = bool(fragments) and access.reaches(fragments[0].path)
+    workers, run = (max(workers, CONNECTIONS), STORED_RUN) if afar else (workers, RUN)
     decoder = decoder_for(sum(each.rows or 0 for each in fragments))
     most = most_rows(schema, names)
     # Wide rows are prefetched less far, whatever the number of threads.
-    ahead = max(min(workers, 2 * HELD // (row_bytes(schema, names) * min(most, RUN))), 1)
+    ahead = max(min(workers, 2 * HELD // (row_bytes(schema, names) * min(most, run))), 1)
     pool = ThreadPoolExecutor(workers, thread_name_prefix="penstock-read")
     waiting: deque[Future[list[pa.RecordBatch]]] = deque()
+
+    def read_part(part: Fragment, footer: Footer) -> Iterator[pa.RecordBatch]:
+        return read(part, schema, names, predicate, footer, decoder, steps, malformed, access=access)
+
     try:
-        for part, footer in _jobs(fragments, min(most, RUN)):
+        for part, footer in _jobs(fragments, min(most, run), access, footers or {}):
             if not _fits(part, most):
                 while waiting:
                     yield from waiting.popleft().result()
-                yield from read(part, schema, names, predicate, footer, decoder, steps, malformed)
+                yield from read_part(part, footer)
                 continue
-            waiting.append(pool.submit(_whole, part, schema, names, predicate, footer, decoder, steps))
+            waiting.append(pool.submit(lambda *job: list(read_part(*job)), part, footer))
             if len(waiting) > ahead:
                 yield from waiting.popleft().result()
         while waiting:
@@ -212,17 +241,15 @@ def read_ahead(
         pool.shutdown(wait=True)
 
 
-def _whole(*args: Any) -> list[pa.RecordBatch]:
-    return list(read(*args))
-
-
 def _fits(fragment: Fragment, most: int) -> bool:
     """Check whether a fragment may be held in memory as a whole. Others are read on demand."""
     return fragment.row_groups is not None and fragment.rows is not None and fragment.rows <= most
 
 
-def _jobs(fragments: Sequence[Fragment], rows: int) -> Iterator[tuple[Fragment, Footer]]:
+def _jobs(
+    fragments: Sequence[Fragment], rows: int, access: Access, known: Mapping[str, Footer]
+) -> Iterator[tuple[Fragment, Footer]]:
     for path, parts in groupby(joined(fragments, rows), key=lambda each: each.path):
-        footer = Footer(path)
+        footer = known.get(path) or Footer(path, access)
         for part in parts:
             yield part, footer

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError, SourceError
 from penstock.sources.paths import require_file
+from penstock.storage.access import LOCAL, Access
+from penstock.storage.store import told
 
 T = TypeVar("T")
 
@@ -22,21 +24,27 @@ _SAFE = re.compile(
 )
 
 
-def reading(path: str, read: Callable[[str], T]) -> T:
+def reading(path: str, read: Callable[[str], T], access: Access = LOCAL) -> T:
     """Read a regular file with `read`, and name the file in errors."""
     try:
-        require_file(path)
+        if not access.reaches(path):
+            require_file(path)
         return read(path)
     except PenstockError:
         raise
     except (OSError, pa.ArrowException, UnicodeError) as reason:
-        raise unreadable(path, reason) from None
+        raise unreadable(path, reason, access) from None
 
 
-def unreadable(path: str, reason: Exception) -> SourceError:
+def unreadable(path: str, reason: Exception, access: Access = LOCAL) -> SourceError:
     """Return the error for an unreadable file, without rows that Arrow's messages may quote."""
-    told = "a name in it is not valid UTF-8" if isinstance(reason, UnicodeError) else _silent(str(reason))
-    return SourceError(f"the file {path!r} cannot be read: {told}")
+    if isinstance(reason, UnicodeError):
+        why = "a name in it is not valid UTF-8"
+    elif access.reaches(path) and isinstance(reason, OSError) and reason.errno is not None:
+        why = told(reason)
+    else:
+        why = _silent(str(reason))
+    return SourceError(f"the file {path!r} cannot be read: {why}")
 
 
 def _silent(message: str) -> str:

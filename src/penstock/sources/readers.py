@@ -12,6 +12,7 @@ from penstock.errors import SourceError
 from penstock.sources.conform import check
 from penstock.sources.infer_text import csv_schema, json_schema
 from penstock.sources.parquet_footers import footer
+from penstock.storage.access import LOCAL, Access
 from penstock.types.arrow import names_of
 
 _MARK = b"\xff\xff\xff\xff"  # precedes each message of an IPC stream, since 2019
@@ -22,12 +23,12 @@ _ZERO = b"\x00\x00\x00\x00"  # the length of the message that ends a stream
 class Reader:
     """The reader of one format.
 
-    `schema(path, declared)` returns the columns.
-    `batches(path, columns, schema)` reads columns, in any order, perhaps with others.
+    `schema(path, declared, access)` returns the columns.
+    `batches(path, columns, schema, access)` reads columns, in any order, perhaps with others.
     """
 
-    schema: Callable[[str, pa.Schema | None], pa.Schema]
-    batches: Callable[[str, Sequence[str], pa.Schema], Iterator[pa.RecordBatch]]
+    schema: Callable[[str, pa.Schema | None, Access], pa.Schema]
+    batches: Callable[[str, Sequence[str], pa.Schema, Access], Iterator[pa.RecordBatch]]
 
 
 def _ipc(path: str, source: Any, wanted: pa.Schema | None = None) -> Any:
@@ -45,15 +46,17 @@ def _ipc(path: str, source: Any, wanted: pa.Schema | None = None) -> Any:
     return opened(source, options=pa.ipc.IpcReadOptions(included_fields=places))
 
 
-def _ipc_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
-    with pa.OSFile(path) as source, _ipc(path, source) as file:
+def _ipc_schema(path: str, declared: pa.Schema | None, access: Access) -> pa.Schema:
+    with access.open(path) as source, _ipc(path, source) as file:
         return file.schema
 
 
-def _ipc_batches(path: str, columns: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _ipc_batches(
+    path: str, columns: Sequence[str], schema: pa.Schema, access: Access
+) -> Iterator[pa.RecordBatch]:
     """Read batches without memory mapping: truncating a mapped file would terminate the process."""
     wanted = pa.schema([schema.field(name) for name in columns])
-    with pa.OSFile(path) as source, _ipc(path, source, wanted) as file:
+    with access.open(path) as source, _ipc(path, source, wanted) as file:
         whole = isinstance(file, pa.ipc.RecordBatchFileReader)
         for part in map(file.get_batch, range(file.num_record_batches)) if whole else file:
             needed = part.select(list(columns))
@@ -79,20 +82,20 @@ TEXT = ("csv", "json")
 READERS: dict[str, Reader] = {"arrow": Reader(_ipc_schema, _ipc_batches)}
 
 
-def stored_schema(path: str, format: str, declared: pa.Schema | None) -> pa.Schema:
+def stored_schema(path: str, format: str, declared: pa.Schema | None, access: Access = LOCAL) -> pa.Schema:
     """Return the schema of a file. Text is read with the declared types, if any."""
-    found = _stored_schema(path, format, declared)
+    found = _stored_schema(path, format, declared, access)
     names_of(found, f"the file {path!r}")
     return found
 
 
-def _stored_schema(path: str, format: str, declared: pa.Schema | None) -> pa.Schema:
+def _stored_schema(path: str, format: str, declared: pa.Schema | None, access: Access) -> pa.Schema:
     match format:
         case "parquet":
-            return footer(path).schema.to_arrow_schema()
+            return footer(path, access).schema.to_arrow_schema()
         case "csv":
-            return csv_schema(path, declared)
+            return csv_schema(path, declared, access)
         case "json":
-            return json_schema(path, declared)
+            return json_schema(path, declared, access)
         case _:
-            return READERS[format].schema(path, declared)
+            return READERS[format].schema(path, declared, access)

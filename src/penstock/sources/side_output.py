@@ -19,20 +19,28 @@ import pyarrow as pa
 
 from penstock.atomic_write import draft
 from penstock.errors import SourceError
+from penstock.storage.access import LOCAL, Access
+from penstock.storage.store import told
 
 
-def put(folder: str, name: str, table: pa.Table) -> None:
+def put(folder: str, name: str, table: pa.Table, access: Access = LOCAL) -> None:
     """Write a file under a unique name. An existing file has the same rows and is replaced."""
     try:
+        if access.reaches(folder):
+            access.write(_stored_name(folder, name), _encoded(table))
+            return
         with _hidden(folder, name, table) as hidden:
             hidden.replace(Path(folder, f"{name}.parquet"))
     except OSError as error:
         raise _refused(folder, error) from None
 
 
-def put_next(folder: str, stem: str, table: pa.Table) -> None:
+def put_next(folder: str, stem: str, table: pa.Table, access: Access = LOCAL) -> None:
     """Write a file under the next free number."""
     try:
+        if access.reaches(folder):
+            _create_next(folder, stem, table, access)
+            return
         with _hidden(folder, stem, table) as hidden:
             for number in itertools.count(_files(folder, stem)):
                 try:
@@ -78,10 +86,30 @@ def _hidden(folder: str, name: str, table: pa.Table) -> Iterator[Path]:
         yield hidden
 
 
+def _create_next(folder: str, stem: str, table: pa.Table, access: Access) -> None:
+    data, start = _encoded(table), _stored_name(folder, f"{stem}-", "")
+    taken = sum(1 for path, _ in access.list(folder) if path.startswith(start))
+    numbers = itertools.count(taken)
+    while not access.create(_stored_name(folder, f"{stem}-{next(numbers):06}"), data):
+        pass
+
+
+def _stored_name(folder: str, name: str, suffix: str = ".parquet") -> str:
+    return f"{folder.rstrip('/')}/{name}{suffix}"
+
+
+def _encoded(table: pa.Table) -> pa.Buffer:
+    import pyarrow.parquet as pq  # noqa: PLC0415 - loads when there are rows to write
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return sink.getvalue()
+
+
 def _files(folder: str, stem: str) -> int:
     """Count the existing files, as the first number to try."""
     return sum(1 for each in os.scandir(folder) if each.name.startswith(f"{stem}-"))
 
 
 def _refused(folder: str, error: OSError) -> SourceError:
-    return SourceError(f"nothing can be written to the folder {folder!r}: {error.strerror}; check its rights")
+    return SourceError(f"nothing can be written to the folder {folder!r}: {told(error)}; check its rights")

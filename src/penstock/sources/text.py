@@ -20,6 +20,7 @@ from penstock.sources.csv_records import Record, ends, last_end, lines
 from penstock.sources.malformed import FAILURES, NO_TIME, Bad, good_and_bad
 from penstock.sources.text_checks import not_a
 from penstock.sources.text_formats import BOM, Csv, Format, JsonLines, csv_head
+from penstock.storage.access import LOCAL, Access
 
 BLOCK = 1 << 22  # bytes of text decoded at once
 _SMALL = 1 << 16  # bytes of a part whose records are checked one by one
@@ -38,10 +39,11 @@ class TextReader:
     schema: pa.Schema
     time: str | None = None
     block: int = BLOCK
+    access: Access = LOCAL
 
     def __call__(self, path: str) -> Iterator[Decoded]:
         """Read a file in parts, each with its malformed records."""
-        with pa.input_stream(path, compression="detect") as file:
+        with self.access.open_text(path) as file:
             format, rest, line = self._begin(path, file)
             search, number = _Search(path, format, self.schema, self.time), 0
             for text, whole in _blocks(path, file, rest, format.complete, self.block):
@@ -52,7 +54,7 @@ class TextReader:
 
     def every_record(self, path: str, reason: str) -> Iterator[Bad]:
         """Yield each line of a file as malformed."""
-        with pa.input_stream(path, compression="detect") as file:
+        with self.access.open_text(path) as file:
             rest, line = csv_head(path, file, self.block)[1:] if self.format == "csv" else (b"", 1)
             for each in lines(rest + file.read(), 0, line):
                 yield Bad(each.text, f"line {each.line}: {reason}", path, each.number)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from penstock.analysis.slice_boundaries import Counts
-from penstock.passes.choose_strategy import Halo
+from penstock.physical.choose_strategy import Halo
 from penstock.plan.nodes import Source
 from penstock.sources import parquet_footers
 from penstock.sources.read_errors import reading

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +12,17 @@ import pyarrow as pa
 
 from penstock.analysis.partition_keys import key_places
 from penstock.api.arguments import shown
-from penstock.api.execute import bind_all, named_bindings
+from penstock.api.execute import bind_all, named_bindings, refuse_arrival
 from penstock.api.stream import Stream
 from penstock.compile import Compiled
 from penstock.errors import BindingError, EngineError
 from penstock.expr.nodes import Column
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of, tables_of
-from penstock.runtime.state.format import encode_table
 from penstock.sources.arrow import is_frame
 from penstock.sources.bound import Bound
 from penstock.spark.bound import Frame, bound_for, zone_of
+from penstock.spark.deploy.settings import require_session
 from penstock.spark.exchange import SPARK_SCHEMA
 from penstock.spark.order import quoted, ranked, spark_order
 from penstock.spark.planning import Physical, planned
@@ -30,6 +30,7 @@ from penstock.spark.predicates import spark_filter
 from penstock.spark.skew import Hot, hot_keys, sampled_parts, stream_to_spread
 from penstock.spark.slices import as_json
 from penstock.spark.split_plan import cut, inputs_of
+from penstock.spark.storage import Accesses, accesses_of
 from penstock.spark.streaming.frame import Topology, is_streaming, needs_shards, require_keys
 from penstock.spark.streaming.late_and_malformed import refuse_quarantine
 from penstock.spark.streaming.topology import explained
@@ -48,6 +49,7 @@ from penstock.spark.tasks import (
 )
 from penstock.spark.types import never_null, spark_schema
 from penstock.spark.uploaded_tables import handed_over, is_here
+from penstock.state.format import encode_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +64,7 @@ def to_spark(
     tasks: int | None,
     output_mode: str = APPEND,
 ) -> DataFrame:
-    """Return the result of a query as a DataFrame. Nothing runs before a Spark action."""
+    """Return the result of a query as a DataFrame. Nothing runs before a Spark action, but for one small job per session."""
     if not hasattr(spark, "createDataFrame"):
         raise EngineError(
             f"to_spark takes a SparkSession, such as pk.spark_session(), not a {type(spark).__name__}"
@@ -70,15 +72,19 @@ def to_spark(
     if tasks is not None and (isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1):
         raise EngineError(f"tasks must be at least 1, and a whole number, not {shown(tasks)}")
     bound = bound_data(stream, data, bindings)
-    require_mode(output_mode, is_streaming(bound))
+    streaming = is_streaming(bound)
+    require_mode(output_mode, streaming)
+    require_session(spark, streaming, tasks or parallelism(spark))
     if needs_shards(stream.compiled(), bound):
         require_keys(strategy)
         many, tables = tasks or parallelism(spark), packed_tables(stream)
-        return Topology(spark, stream.compiled(), bound, many, tables, output_mode).frame()
+        accesses = accesses_of(spark, stream.plan, bound)
+        return Topology(spark, stream.compiled(), bound, many, tables, output_mode, accesses).frame()
     refuse_quarantine(stream.plan, bound)
     stream, bound = handed_over(stream, bound, spark)
     physical = planned(stream.compiled(), bound, strategy, tasks or parallelism(spark))
-    return Wiring(spark, physical, zone_of(spark), packed_tables(stream)).frame()
+    accesses = {name: each for name, each in accesses_of(spark, stream.plan, bound).items() if each.given}
+    return Wiring(spark, physical, zone_of(spark), packed_tables(stream), accesses).frame()
 
 
 def explain(stream: Stream, tasks: int = 2) -> str:
@@ -128,6 +134,7 @@ def _whole(bound: Bound, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
 
 def bound_data(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[str, Bound]:
     """Bind data to every stream."""
+    refuse_arrival(sources_of(stream.plan), "to_spark")
     sources = {source.name: source for source in sources_of(stream.plan)}
     given = named_bindings(sources, _sole(sources, data) if is_frame(data) else data, bindings)
     frames = {name: bound_for(each, sources[name]) for name, each in given.items() if is_frame(each)}
@@ -165,6 +172,7 @@ class Wiring:
     physical: Physical
     zone: str | None
     tables: Named = ()
+    accesses: Accesses = field(default_factory=dict)
 
     def frame(self) -> DataFrame:
         match self.physical.choice.strategy:
@@ -255,8 +263,12 @@ class Wiring:
         if self.physical.pieces or not made:
             parts = self.physical.parts
             numbers = self.spark.range(0, len(parts), 1, len(parts))
-            made.append(numbers.mapInArrow(OverParts.of(work, [as_json(part) for part in parts]), schema))
+            made.append(numbers.mapInArrow(self._over(work), schema))
         return reduce(lambda one, other: one.union(other), made)
+
+    def _over(self, work: Any) -> OverParts:
+        parts = [as_json(part) for part in self.physical.parts]
+        return OverParts.of(work, parts, self.accesses)
 
     def _pruned(self, stream: str, bound: Frame) -> DataFrame:
         """Select the columns that the query reads, and filter by the predicates that Spark can evaluate."""

@@ -12,7 +12,7 @@ from penstock.analysis.carry_in import Carry
 from penstock.analysis.slice_boundaries import Counts, Sessions
 from penstock.compile import Compiled
 from penstock.errors import EngineError
-from penstock.passes.choose_strategy import ONE, SLICES, Choice, Facts, Halo, Possible, choose, possible
+from penstock.physical.choose_strategy import ONE, SLICES, Choice, Facts, Halo, Possible, choose, possible
 from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of
 from penstock.sources.bound import Bound
@@ -29,6 +29,7 @@ from penstock.spark.slices import (
     time_known,
     time_slices,
 )
+from penstock.storage.uri import absolute
 
 # A Spark task costs about 40 ms. Below this number of rows another task does not pay off.
 LEAST_ROWS_PER_TASK = 500_000
@@ -131,20 +132,22 @@ def _parts(
 
 def pieces_of(source: Source, bound: Any) -> list[Piece]:
     """List the pieces of a stream with the number of each first row. A file of unknown row count counts as 2**40 rows."""
-    fragments: Sequence[Fragment] = bound.dataset(source.time.column).fragments
+    data = bound.dataset(source.time.column)
+    fragments: Sequence[Fragment] = data.fragments
     counts = [1 << 40 if each.rows is None else each.rows for each in fragments]
     firsts = [0, *accumulate(counts)]
     if source.time.implied:
         fragments = [_implied(each, first, source) for each, first in zip(fragments, firsts, strict=False)]
     return [
-        Piece(source.name, _whole_path(each), first) for each, first in zip(fragments, firsts, strict=False)
+        Piece(source.name, _whole_path(each), first, data.access)
+        for each, first in zip(fragments, firsts, strict=False)
     ]
 
 
 def _whole_path(fragment: Fragment) -> Fragment:
     """Make the path of a fragment absolute, so that tasks in any working directory find it. Links are not resolved."""
     path = fragment.path
-    return fragment if os.path.isabs(path) else replace(fragment, path=os.path.abspath(path))  # noqa: PTH100, PTH117
+    return fragment if os.path.isabs(path) else replace(fragment, path=absolute(path))  # noqa: PTH117
 
 
 def _implied(fragment: Fragment, first: int, source: Source) -> Fragment:

@@ -16,7 +16,8 @@ from penstock.runtime.session import Session
 from penstock.runtime.stage import END_OF_TIME
 from penstock.sources.conform import conformer
 from penstock.sources.malformed import Bad, Malformed
-from penstock.sources.prefetch import Footer, read
+from penstock.sources.parquet_footers import Footer
+from penstock.sources.prefetch import read
 from penstock.spark.slices import Part, Piece
 from penstock.spark.streaming.late_and_malformed import write_bad
 
@@ -48,7 +49,7 @@ def rows_of_part(compiled: Compiled, part: Part) -> Iterator[Rows]:
     for piece, mark in zip(pieces, _watermarks(pieces), strict=True):
         path = piece.fragment.path
         if path not in footers.get(piece.stream, {}):
-            footers[piece.stream] = {path: Footer(path)}
+            footers[piece.stream] = {path: Footer(path, piece.access)}
         yield from rows_of_piece(compiled, piece, sources[piece.stream], footers[piece.stream][path])
         if mark is not None:
             yield Rows(piece.stream, (), None, mark)
@@ -68,9 +69,10 @@ def rows_of_piece(
         source.schema,
         columns,
         where,
-        footer or Footer(piece.fragment.path),
+        footer or Footer(piece.fragment.path, piece.access),
         steps=compiled.coarse_times.get(piece.stream),
         malformed=malformed,
+        access=piece.access,
     )
     first = piece.first_row
     for group in grouped(batches, GROUP_ROWS):
@@ -79,7 +81,7 @@ def rows_of_piece(
         bad += malformed.taken() if kept else ()
         malformed.found.clear()
     # Every task that reads the file to its end writes the same records under the same name.
-    write_bad(source, piece.fragment.to_json(), [*bad, *malformed.taken()])
+    write_bad(source, piece.fragment.to_json(), [*bad, *malformed.taken()], piece.access)
 
 
 def _stored(columns: Sequence[str], source: Source) -> list[str]:

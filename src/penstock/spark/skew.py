@@ -16,10 +16,10 @@ import pyarrow as pa
 from penstock.analysis.spread_rows import spreadable
 from penstock.compile import Compiled
 from penstock.runtime.buffers import indices
-from penstock.runtime.state.hashing import key_hashes
-from penstock.runtime.state.merge import divided
 from penstock.spark.decode_dictionaries import in_one_piece
 from penstock.spark.slices import Part, Piece
+from penstock.state.hashing import key_hashes
+from penstock.state.merge import divided
 
 PIECES = 8  # sampled pieces of files, spread evenly
 

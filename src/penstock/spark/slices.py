@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby, pairwise
 
-from penstock.passes.choose_strategy import Halo
+from penstock.physical.choose_strategy import Halo
 from penstock.sources.fragment import Fragment, joined
+from penstock.storage.access import LOCAL, Access
 
 JOINED_ROWS = 1 << 20
 TIMES, STARTS, NUMBERS, CARRIED = "times", "starts", "numbers", "carried"
@@ -20,11 +21,15 @@ TIMES, STARTS, NUMBERS, CARRIED = "times", "starts", "numbers", "carried"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A fragment of a stream's files, and the number of its first row in the stream."""
+    """A fragment of a stream's files, the number of its first row in the stream, and how the file is reached.
+
+    The last is no part of what a plan or a partition says: it may hold secrets.
+    """
 
     stream: str
     fragment: Fragment
     first_row: int
+    access: Access = LOCAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +163,7 @@ def _joined(given: Sequence[Piece]) -> list[Piece]:
         }
         for fragment in joined((each.fragment for each in pieces), JOINED_ROWS):
             place = fragment.path, fragment.row_groups and fragment.row_groups[0]
-            made.append(Piece(stream, fragment, firsts[place]))
+            made.append(Piece(stream, fragment, firsts[place], pieces[0].access))
     return made
 
 
@@ -175,18 +180,20 @@ class Neighbours:
 
     texts: Sequence[str]
     number: int
+    accesses: Mapping[str, Access] = field(default_factory=dict)
 
     def before(self) -> Iterator[Part]:
         """Yield the parts before this one, nearest first."""
-        return (from_json(json.loads(text)) for text in reversed(self.texts[: self.number]))
+        return (from_json(json.loads(text), self.accesses) for text in reversed(self.texts[: self.number]))
 
     def behind(self) -> Iterator[Part]:
         """Yield the parts after this one, nearest first."""
-        return (from_json(json.loads(text)) for text in self.texts[self.number + 1 :])
+        return (from_json(json.loads(text), self.accesses) for text in self.texts[self.number + 1 :])
 
 
-def from_json(given: Mapping[str, object]) -> Part:
-    """Decode the output of `as_json`."""
+def from_json(given: Mapping[str, object], accesses: Mapping[str, Access] | None = None) -> Part:
+    """Decode the output of `as_json`. How the files of a stream are reached comes from elsewhere."""
+    known = accesses or {}
     match given:
         case {
             "pieces": list(pieces),
@@ -195,6 +202,9 @@ def from_json(given: Mapping[str, object]) -> Part:
             "by": "times" | "starts" | "numbers" | "carried" as by,
             "borrowed": int(borrowed),
         }:
-            made = (Piece(str(name), Fragment.from_json(text), int(row)) for name, text, row in pieces)
+            made = (
+                Piece(str(name), Fragment.from_json(text), int(row), known.get(name, LOCAL))
+                for name, text, row in pieces
+            )
             return Part(tuple(made), low, high, by, borrowed)
     raise ValueError("this is not what a task was given")

@@ -21,11 +21,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from penstock.compile import Compiled
 from penstock.errors import BindingError, EngineError, PlanError, UnsupportedError
-from penstock.passes.choose_strategy import ONE, SLICES
+from penstock.physical.choose_strategy import ONE, SLICES
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.sources.bound import Bound
 from penstock.sources.conform import check
 from penstock.sources.open import open_data
+from penstock.spark.deploy.beside_driver import show_archive
 from penstock.spark.planning import Physical, planned
 from penstock.spark.slices import Neighbours, as_json, from_json
 from penstock.spark.tasks import Query, Run, shipped, work_on_part
@@ -163,5 +164,10 @@ class PenstockReader(DataSourceReader):
 
 
 def register(spark: Any) -> None:
-    """Register the format "penstock" with a session."""
-    spark.dataSource.register(PenstockSource)
+    """Register the format "penstock" with a session, in the present environment of workers. Spark 4.0 refuses what it has found by itself (`pyspark_penstock`)."""
+    show_archive(spark)
+    try:
+        spark.dataSource.register(PenstockSource)
+    except Exception as error:  # the exception type differs between classic and Connect sessions
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise

@@ -24,8 +24,6 @@ from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, sources_of
 from penstock.runtime.engine import Engine
 from penstock.runtime.session import Session
-from penstock.runtime.state.format import decode_table
-from penstock.runtime.state.merge import merged, shares
 from penstock.spark.exchange import PAYLOAD_ROWS, ShufflePayload, packed, unpacked
 from penstock.spark.order import in_order
 from penstock.spark.rows import Rows, rows_of_frame, rows_of_part, run_through
@@ -33,6 +31,9 @@ from penstock.spark.skew import Hot, key_hashes_of, shares_of
 from penstock.spark.slice_boundaries import results_in, rows_within
 from penstock.spark.slices import Neighbours, Part, from_json
 from penstock.spark.types import deliverer, never_null
+from penstock.state.format import decode_table
+from penstock.state.merge import merged, shares
+from penstock.storage.access import Access
 
 Named = tuple[tuple[str, bytes], ...]
 # Spark assigns one core to a task.
@@ -77,7 +78,7 @@ def _compiled(text: str, functions: tuple[Function, ...], objects: tuple[tuple[s
 @lru_cache(maxsize=32)
 def shipped(plan: Plan) -> Named:
     """Compile the kernels to ship with tasks. A worker with a different processor ignores them and compiles its own."""
-    return tuple(sorted(objects_of(compile_plan(plan).program).items()))
+    return tuple(sorted(objects_of(compile_plan(plan)).items()))
 
 
 # --- running ------------------------------------------------------------------------------------------------
@@ -243,17 +244,21 @@ class OverParts:
 
     work: Any
     parts: bytes
+    accesses: Mapping[str, Access] = field(default_factory=dict)
 
     @staticmethod
-    def of(work: Any, parts: Sequence[dict[str, object]]) -> OverParts:
+    def of(
+        work: Any, parts: Sequence[dict[str, object]], accesses: Mapping[str, Access] | None = None
+    ) -> OverParts:
         """Encode parts as a JSON list of JSON texts: a task decodes its own part, and others on demand."""
-        return OverParts(work, zlib.compress(json.dumps([json.dumps(part) for part in parts]).encode()))
+        texts = json.dumps([json.dumps(part) for part in parts])
+        return OverParts(work, zlib.compress(texts.encode()), accesses or {})
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
             texts = json.loads(zlib.decompress(self.parts))
-            part = from_json(json.loads(texts[number]))
-            yield from work_on_part(self.work, part, Neighbours(texts, number))
+            part = from_json(json.loads(texts[number]), self.accesses)
+            yield from work_on_part(self.work, part, Neighbours(texts, number, self.accesses))
         settle()
 
 

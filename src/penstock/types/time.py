@@ -42,6 +42,9 @@ class Time:
         return replace(self, period=None, start=0)
 
 
+TIMELESS = Time("", pa.int64(), None)  # for tables; no column has this name
+
+
 def length_of(ticks: int, unit: str | None) -> str:
     """Format a number of ticks in the largest unit that divides it.
 

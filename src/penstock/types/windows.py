@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
+WINDOW_BOUNDS = (WINDOW_START, WINDOW_END)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from pyspark import cloudpickle
 
 import penstock as pk
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.state.state import State
 from penstock.spark.exchange import ShufflePayload, packed, unpacked
 from penstock.spark.streaming.frame import wired
 from penstock.spark.streaming.operator import WHERE
 from penstock.spark.streaming.shard import Step, totals
 from penstock.spark.streaming.topology import Way, way_of
+from penstock.state.state import State
 
 
 @dataclass

@@ -97,6 +97,23 @@ def test_a_history_without_files_of_rows_is_followed_at_once(tmp_path: Path) -> 
     assert [parcel.name for parcel in unpacked(reader.read(only))] == ["mark/events"] * 4
 
 
+def test_history_and_live_rows_may_share_a_batch(tmp_path: Path) -> None:
+    """Spark before 4.2 reads everything at once when a query goes on with a committed batch."""
+    events = filled(tmp_path)
+    running = LocalStream(asked(events), 2)
+    reader = reader_of(running, events.data["events"])  # type: ignore[arg-type]
+    newest = reader.newest()
+    sent: dict[int, list[Any]] = {}
+    for partition in reader.partitions(reader.initialOffset(), newest):
+        for parcel in unpacked(reader.read(partition)):
+            sent.setdefault(parcel.shard, []).append(parcel)
+    made = running.stepped(sent)
+    want = expected()
+    assert_same(want, pa.Table.from_batches(made, want.schema), "in one batch")
+    assert (running.metrics.read, running.metrics.late, running.metrics.filtered) == (15, 0, 2)
+    assert reader.latestOffset(newest, reader.getDefaultReadLimit()) == newest
+
+
 @pytest.mark.campaign  # a run of seven batches
 def test_history_and_live_files_on_spark(spark: Any, tmp_path: Path) -> None:
     query = asked(filled(tmp_path))

@@ -123,7 +123,11 @@ def prepared(spark: Any, folder: Path) -> Feed:
 
 def newest_states(checkpoint: Path) -> list[Path]:
     """List the files of the last version of the state that hold anything of ours, one for each shard."""
-    found = [each for each in checkpoint.glob("state/0/[0-9]*/2.*") if each.stat().st_size]
+    every = [each for each in checkpoint.glob("state/0/[0-9]*/[0-9]*.*") if each.stat().st_size]
+    last = max(
+        int(each.name.partition(".")[0]) for each in every
+    )  # before Spark 4.2 both files are one batch
+    found = [each for each in every if each.name.startswith(f"{last}.")]
     return sorted(found, key=lambda path: path.stat().st_size)[-2:]
 
 
@@ -190,4 +194,8 @@ def test_no_damage_to_a_state_gives_a_wrong_number(
 def test_what_spark_finds_out_itself_is_an_error_of_ours_too() -> None:
     text = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state."
     assert isinstance(problem_in(text), pk.StateError)
+    text = "Traceback: ModuleNotFoundError: No module named 'penstock'"
+    assert str(problem_in(text)).startswith(
+        "a Python worker of Spark cannot import Penstock: call pk.ship(spark)"
+    )
     assert problem_in("[DIVIDE_BY_ZERO] something of the user's") is None

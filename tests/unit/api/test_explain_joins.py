@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.runtime.adapt.choose_join import save_trees
-from penstock.runtime.adapt.tree import TREES, Leaf, Split
+from penstock.algorithms.joins.adapt.choose_join import save_trees
+from penstock.algorithms.joins.adapt.tree import TREES, Leaf, Split
 
 SCHEMA = {"t": "int64", "k": "int64", "v": "int64"}
 
@@ -33,7 +33,7 @@ def test_auto_shows_the_tree_of_its_target():
 
 
 def test_a_calibrated_tree_is_shown_instead(tmp_path):
-    from penstock.programs.join_algorithms import machine_name
+    from penstock.operators.joins.build_algorithms import machine_name
 
     save_trees(
         tmp_path, machine_name(), dict.fromkeys(TREES, Split("rows", 77.0, Leaf("npj"), Leaf("mpass")))
@@ -64,7 +64,7 @@ def test_eager_algorithms_are_said_to_give_pairs_as_rows_arrive():
 
 
 def test_after_a_run_the_path_through_the_tree_is_marked_for_the_last_window(tmp_path):
-    from penstock.programs.join_algorithms import machine_name
+    from penstock.operators.joins.build_algorithms import machine_name
 
     tree = Split("duplicates", 2.0, Leaf("npj"), Split("rows", 1e6, Leaf("mpass"), Leaf("prj")))
     save_trees(tmp_path, machine_name(), dict.fromkeys(TREES, tree))

@@ -1,4 +1,4 @@
-"""The physical plan of every operator: as text in tests/fixtures/physical/plans.txt, and equal to what is wired."""
+"""The physical plan of every operator: as text in tests/fixtures/physical/plans.txt, and equal to the stages that run."""
 
 from __future__ import annotations
 
@@ -9,24 +9,30 @@ from hypothesis import given
 
 from penstock.api.stream import Stream
 from penstock.compile import Compiled, compile_plan
+from penstock.operators.distinct.stage import DistinctStage
+from penstock.operators.joins.eager import EagerJoinStage
+from penstock.operators.joins.lookup import LookupStage, TableStage
+from penstock.operators.joins.stage import JoinStage
+from penstock.operators.look_back.incremental import IncrementalLookBack
+from penstock.operators.pane_aggregate.stage import WindowStage
+from penstock.operators.rows.stage import RowsStage
+from penstock.operators.signals.positional.stage import DenseStage
+from penstock.operators.signals.stage import SignalStage
+from penstock.operators.sorted_windows.incremental_counts import IncrementalCounts
+from penstock.operators.sorted_windows.incremental_sessions import IncrementalSessions
+from penstock.operators.sorted_windows.session_stage import SessionStage
+from penstock.operators.sorted_windows.stage import SortedWindowStage
+from penstock.operators.topk.stage import TopKStage
+from penstock.operators.union.stage import MergeStage
 from penstock.physical import nodes as ph
 from penstock.physical.show import show
 from penstock.plan import nodes as pl
-from penstock.runtime.distinct_and_top_k import DistinctStage, TopKStage
 from penstock.runtime.engine import Engine
-from penstock.runtime.joins.eager import EagerJoinStage
-from penstock.runtime.joins.lookup import LookupStage, TableStage
-from penstock.runtime.joins.stage import JoinStage
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.row_stages import MergeStage, RowsStage, SourceStage
 from penstock.runtime.session import Context
-from penstock.runtime.signals.dense_stage import DenseStage
-from penstock.runtime.signals.stage import SignalStage
-from penstock.runtime.sorted_partitions.session_stage import SessionStage
-from penstock.runtime.sorted_partitions.stage import SortedWindowStage
-from penstock.runtime.window_stage import WindowStage
+from penstock.runtime.source_stage import SourceStage
 from penstock.types.pairing import Lookup
-from penstock.types.windows import Session
+from penstock.types.windows import Count, Session
 from tests.strategies import plans
 from tests.unit.physical.cases import CASES
 
@@ -40,8 +46,14 @@ def stage_type(op: ph.Op) -> type:
             return EagerJoinStage
         case ph.Signals(evaluation="positional"):
             return DenseStage
+        case ph.SortedWindows(window=Session(), held="states per key"):
+            return IncrementalSessions
+        case ph.SortedWindows(window=Count(), held="states per key"):
+            return IncrementalCounts
         case ph.SortedWindows(window=Session()):
             return SessionStage
+        case ph.LookBack(held="states per key"):
+            return IncrementalLookBack
         case ph.Distinct(within=within):
             return DistinctStage if within is None else SortedWindowStage
         case _:
@@ -59,12 +71,13 @@ def stage_type(op: ph.Op) -> type:
             }[type(op)]
 
 
-def assert_wired(compiled: Compiled, mode: ph.Mode) -> None:
+def assert_built(compiled: Compiled, mode: ph.Mode) -> None:
+    """The stages of a pipeline are the nodes of its plan, each the driver of its operator."""
     plan = compiled.physical(mode)
     context = Context(Engine(threads=1), Metrics(), mode == "bounded")
-    specs = compiled.wired("interpret").specs
-    wired = [(spec.name, spec.inputs, type(spec.make(context))) for spec in specs]
-    assert [(node.id, node.inputs, stage_type(node.op)) for node in plan.nodes] == wired
+    specs = compiled.pipeline("interpret", mode).specs
+    stages = [(spec.name, spec.inputs, type(spec.make(context))) for spec in specs]
+    assert [(node.id, node.inputs, stage_type(node.op)) for node in plan.nodes] == stages
 
 
 def test_the_physical_plans_of_all_operators(golden: Callable[[str, str], None]) -> None:
@@ -76,11 +89,11 @@ def test_the_physical_plans_of_all_operators(golden: Callable[[str, str], None])
 
 @pytest.mark.parametrize("mode", ["bounded", "unbounded"])
 @pytest.mark.parametrize("query", CASES.values(), ids=CASES)
-def test_each_node_is_the_stage_that_is_wired(query: Stream, mode: ph.Mode) -> None:
-    assert_wired(compile_plan(query.plan), mode)
+def test_each_node_is_a_stage(query: Stream, mode: ph.Mode) -> None:
+    assert_built(compile_plan(query.plan), mode)
 
 
 @given(plans())
-def test_the_nodes_of_any_plan_are_the_stages_that_are_wired(plan: pl.Plan) -> None:
+def test_the_nodes_of_any_plan_are_the_stages(plan: pl.Plan) -> None:
     for mode in ("bounded", "unbounded"):
-        assert_wired(compile_plan(plan), mode)
+        assert_built(compile_plan(plan), mode)

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.runtime import buffer_pool, buffers, table
+from penstock.operators.pane_aggregate import table
+from penstock.runtime import buffer_pool, buffers
 from penstock.runtime.buffer_pool import LARGEST, SMALLEST, BufferPool, block_of
 from penstock.runtime.buffers import room, to_arrow
 from penstock.runtime.threads import run_on_threads

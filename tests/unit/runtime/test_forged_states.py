@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.runtime.state.format import encode_file, encode_table
+from penstock.state.format import encode_file, encode_table
 
 SCHEMA = pa.schema(
     {"t": pa.int64(), "k": pa.string(), "n": pa.int64(), "e": pa.int64(), "v": pa.float64(), "i": pa.int64()}

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.runtime.table import PaneTable
-from penstock.runtime.worker import Worker
+from penstock.operators.pane_aggregate.table import PaneTable
+from penstock.operators.pane_aggregate.worker import Worker
 
 SCHEMA = {"t": "int64", "k": "int64", "v": "int64"}
 EVENTS = pk.stream("events", SCHEMA, time="t")

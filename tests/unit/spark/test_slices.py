@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.passes.choose_strategy import Halo
+from penstock.physical.choose_strategy import Halo
 from penstock.sources.fragment import Fragment
 from penstock.spark.slices import Piece, time_slices
 

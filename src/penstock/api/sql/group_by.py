@@ -13,14 +13,14 @@ from penstock.api.functions import col
 from penstock.api.names import free_name
 from penstock.api.sql.durations import length
 from penstock.api.sql.expressions import Translator
-from penstock.api.sql.scope import BOUNDS, Names, Output, Relation, attached
+from penstock.api.sql.scope import Names, Output, Relation, attached
 from penstock.api.sql.source_span import Text
 from penstock.api.sql.window_clauses import Clause
 from penstock.api.stream import Stream
 from penstock.api.windows import unbounded
 from penstock.expr import nodes as ex
 from penstock.expr.nodes import Column
-from penstock.types.windows import WINDOW_END, WINDOW_START
+from penstock.types.windows import WINDOW_BOUNDS, WINDOW_END, WINDOW_START
 
 WINDOWS = ("tumble", "hop", "session", "window", "session_window")
 EDGES = {
@@ -56,7 +56,7 @@ class Grouping:
                 return known[part]
             if isinstance(part, ex.Aggregate):
                 return part
-            if isinstance(part, Column) and part.name not in BOUNDS:
+            if isinstance(part, Column) and part.name not in WINDOW_BOUNDS:
                 if names.is_time(part.name):
                     return Column(WINDOW_END)
                 raise self.text.error(
@@ -109,12 +109,12 @@ def _meant(
 
 def _keyed(relation: Relation, keys: Sequence[tuple[Expr, exp.Expression]], text: Text) -> Grouping:
     found: list[Key] = []
-    taken = {*relation.schema.names, *BOUNDS}
+    taken = {*relation.schema.names, *WINDOW_BOUNDS}
     stream = relation.stream
     for expr, node in keys:
         if any(key.node == expr.node for key in found):
             continue
-        if isinstance(expr.node, Column) and expr.node.name not in BOUNDS:
+        if isinstance(expr.node, Column) and expr.node.name not in WINDOW_BOUNDS:
             found.append(Key(expr.node, expr.node.name))
             continue
         if expr.node in (Column(WINDOW_START), Column(WINDOW_END)):
@@ -180,7 +180,7 @@ def aggregated(
     """
     relation = grouping.relation
     keys = [key.column for key in grouping.keys]
-    taken = {*relation.schema.names, *BOUNDS}
+    taken = {*relation.schema.names, *WINDOW_BOUNDS}
     fields: list[Expr] = []
     read: list[Output] = []
     for each in [*outputs, *(Output("having", condition) for condition in conditions)]:

@@ -13,10 +13,11 @@ from sqlglot import exp
 
 from penstock.api.expr import Expr, call
 from penstock.api.names import free_name
-from penstock.api.sql.scope import BOUNDS, Names, Relation
+from penstock.api.sql.scope import Names, Relation
 from penstock.api.sql.source_span import Text
 from penstock.expr.nodes import Column
 from penstock.types.arrow import kind_of
+from penstock.types.windows import WINDOW_BOUNDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Key:
     @property
     def is_time(self) -> bool:
         """Whether the key is a window bound, by which results are ordered anyway."""
-        return self.expr.node in [Column(name) for name in BOUNDS]
+        return self.expr.node in [Column(name) for name in WINDOW_BOUNDS]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from penstock.api.expr import Expr
 from penstock.api.functions import col
 from penstock.api.names import Unnamed
 from penstock.api.sql.parse import Reading, read
-from penstock.api.sql.scope import BOUNDS, Relation, Visible
+from penstock.api.sql.scope import Relation, Visible
 from penstock.api.sql.select import select
 from penstock.api.sql.sources import Environment
 from penstock.api.sql.stream_operators import SqlQuery
@@ -22,6 +22,7 @@ from penstock.errors import ExpressionTypeError, SchemaMismatchError, SqlError
 from penstock.expr.nodes import Column, Field
 from penstock.expr.rules import type_of_both
 from penstock.plan.nodes import Project, Source, Table
+from penstock.types.windows import WINDOW_BOUNDS
 
 
 def sql(
@@ -157,12 +158,12 @@ def _common(one: Visible, first: Relation, other: Visible, second: Relation) -> 
 
 
 def _time_name(relation: Relation) -> str:
-    return relation.time.column if relation.time.column in BOUNDS else "time'"
+    return relation.time.column if relation.time.column in WINDOW_BOUNDS else "time'"
 
 
 def _aligned(relation: Relation, types: Sequence[object]) -> Stream:
     """Rename columns by position, so that both sides agree."""
-    hidden = [Field(name, Column(name)) for name in BOUNDS if relation.carries]
+    hidden = [Field(name, Column(name)) for name in WINDOW_BOUNDS if relation.carries]
     time = _time_name(relation)
     if time not in [each.name for each in hidden]:
         hidden.append(Field(time, Column(relation.time.column)))

@@ -23,11 +23,10 @@ from penstock.plan.schema import bounds, carries_window, schema_of, sources_of, 
 from penstock.types.choices import repeated
 from penstock.types.pairing import JOIN_TIME
 from penstock.types.time import Time
-from penstock.types.windows import WINDOW_END, WINDOW_START
+from penstock.types.windows import WINDOW_BOUNDS
 
-BOUNDS = (WINDOW_START, WINDOW_END)
 TIMESTAMP = "timestamp"  # SABER's name for the time of every stream
-RESERVED = frozenset({*BOUNDS, JOIN_TIME})
+RESERVED = frozenset({*WINDOW_BOUNDS, JOIN_TIME})
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ def without_window(relation: Relation) -> Relation:
     if not relation.carries:
         return relation
     taken = set(relation.schema.names)
-    names = {name: free_name(f"{name}'", taken) for name in BOUNDS}
+    names = {name: free_name(f"{name}'", taken) for name in WINDOW_BOUNDS}
     renamed = {each: names.get(each.column, each.column) for each in relation.columns}
     return replace(
         relation,
@@ -154,7 +153,7 @@ class Names:
         schema = self.relation.schema
         if not self.grouped:
             return schema
-        kept = [field for field in schema if field.name not in BOUNDS]
+        kept = [field for field in schema if field.name not in WINDOW_BOUNDS]
         return pa.schema([*kept, *bounds(self.relation.time)])
 
     def type_of(self, expr: Expr) -> pa.DataType | None:
@@ -172,7 +171,7 @@ class Names:
         name, source = node.name.lower(), node.table
         if source.lower() == "window" and name in ("start", "end"):
             name, source = f"window_{name}", ""
-        if name in BOUNDS and not source and (self.grouped or self.relation.carries):
+        if name in WINDOW_BOUNDS and not source and (self.grouped or self.relation.carries):
             return str(name)
         if name == TIMESTAMP and (column := self._time(source)) is not None:
             return column
@@ -234,7 +233,7 @@ class Output:
 def project(relation: Relation, outputs: Sequence[Output], source: str, text: Text) -> Relation:
     """Compute the columns of a SELECT. The time and window of the rows are kept, selected or not."""
     plan = relation.stream.raw_plan
-    hidden = dict.fromkeys([*(BOUNDS if relation.carries else ()), relation.time.column])
+    hidden = dict.fromkeys([*(WINDOW_BOUNDS if relation.carries else ()), relation.time.column])
     kept = [name for name in relation.schema.names if name in hidden]
     taken = set(kept)
     fields, visible = [Field(name, Column(name)) for name in kept], []

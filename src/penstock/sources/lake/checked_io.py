@@ -17,7 +17,9 @@ from pyiceberg.avro.resolver import construct_reader
 from pyiceberg.io import FileIO, InputFile
 
 from penstock.errors import SourceError
-from penstock.sources.lake.table import local_path
+from penstock.sources.lake.table import file_path
+from penstock.sources.read_errors import reading
+from penstock.storage.access import LOCAL, Access
 
 _JSON = ".metadata.json"
 _LONGEST_NUMBER = 70  # bits, in groups of seven
@@ -97,33 +99,38 @@ class CheckedDecoder(BinaryDecoder):
 class CheckedFile(InputFile):
     """A metadata file of a table, read as a whole."""
 
-    def __init__(self, location: str, path: str) -> None:
+    def __init__(self, location: str, path: str, access: Access = LOCAL) -> None:
         super().__init__(location)
-        self._path = path
+        self._path, self._access = path, access
 
     def __len__(self) -> int:
+        if self._access.reaches(self._path):
+            return self._access.size(self._path)
         return Path(self._path).stat().st_size
 
     def exists(self) -> bool:
+        if self._access.reaches(self._path):
+            return self._access.entry(self._path) is not None
         return Path(self._path).exists()
 
     def open(self, seekable: bool = True) -> Any:
         """Return the bytes of a file after checking them."""
-        data = Path(self._path).read_bytes()
+        afar = self._access.reaches(self._path)
+        data = reading(self._path, self._access.read, self._access) if afar else Path(self._path).read_bytes()
         if not self.location.endswith(_JSON):
             check_avro(self._path, data)
         return io.BytesIO(data)
 
 
 class CheckedIO(FileIO):
-    """Local files of one table. The table's setting for file access is ignored: it names code."""
+    """Files of one table. The table's setting for file access is ignored: it names code."""
 
-    def __init__(self, table: str) -> None:
+    def __init__(self, table: str, access: Access = LOCAL) -> None:
         super().__init__()
-        self._table = table
+        self._table, self._access = table, access
 
     def new_input(self, location: str) -> CheckedFile:
-        return CheckedFile(location, local_path(location, self._table))
+        return CheckedFile(location, file_path(location, self._table, self._access), self._access)
 
     def new_output(self, location: str) -> NoReturn:
         raise NotImplementedError

@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError, SourceError, UnsupportedError
-from penstock.sources.lake.table import DataFile, LakeTable, by_name, local_path
+from penstock.sources.lake.table import DataFile, LakeTable, by_name, file_path
 from penstock.sources.paths import Partition
 from penstock.sources.row_deletes import Numbers
+from penstock.storage.access import LOCAL, Access
+from penstock.storage.delta import delta_options
 from penstock.types.arrow import checked
 
 # The supported reader features. Any other feature in a table's protocol could change the rows.
@@ -25,45 +27,50 @@ _UNDERSTOOD = frozenset(
 _PHYSICAL = "delta.columnMapping.physicalName"
 
 
-def open_delta(path: str, version: int | None = None) -> LakeTable:
+def open_delta(path: str, version: int | None = None, access: Access = LOCAL) -> LakeTable:
     """Read a table's log up to a version, the newest by default."""
     try:
-        return _opened(path, version)
+        return _opened(path, version, access)
     except PenstockError:
         raise
     except Exception as reason:  # noqa: BLE001 - a damaged log can raise any exception
-        raise _unreadable(path, version, reason) from None
+        raise _unreadable(path, version, reason, access) from None
 
 
-def _opened(path: str, version: int | None) -> LakeTable:
-    table = _loaded(path, version)
+def _opened(path: str, version: int | None, access: Access) -> LakeTable:
+    table = _loaded(path, version, access)
     _refuse_features(path, table)
     schema = checked(pa.schema(table.schema().to_arrow()))
     physical = _physical_names(table)
-    added, gone = _added(path, table, physical), _gone(path, table)
+    added, gone = _added(path, table, physical, access), _gone(path, table, access)
     missing = gone.keys() - added.keys()
     if missing:
         raise SourceError(f"the log of {path!r} deletes rows of a file it does not list: {min(missing)!r}")
     files = tuple(DataFile(file, partition, gone.get(file)) for file, partition in added.items())
-    return LakeTable(schema, files, by_name(schema, physical))
+    return LakeTable(schema, files, by_name(schema, physical), access)
 
 
-def _loaded(path: str, version: int | None) -> Any:
+def _loaded(path: str, version: int | None, access: Access) -> Any:
     try:
         import deltalake  # noqa: PLC0415 - an optional dependency
     except ImportError:
         raise UnsupportedError(
             "format='delta' needs the package deltalake; install penstock[delta]"
         ) from None
+    if access.reaches(path):
+        return deltalake.DeltaTable(path, version=version, storage_options=delta_options(path, access))
     if not Path(path).is_dir():
         raise SourceError(f"there is no folder {path!r}; give the folder of a Delta table")
     return deltalake.DeltaTable(str(Path(path).absolute()), version=version)
 
 
-def _unreadable(path: str, version: int | None, reason: Exception) -> SourceError:
+def _unreadable(path: str, version: int | None, reason: Exception, access: Access) -> SourceError:
     at = "" if version is None else f" at version {version}"
+    # The messages of a store quote addresses, which may hold signatures.
+    why = type(reason).__name__ if access.reaches(path) else _first_line(reason)
+    hint = ", the storage_options" if access.reaches(path) else ""
     return SourceError(
-        f"{path!r} cannot be read as a Delta table{at}: {_first_line(reason)}; check the path and the version"
+        f"{path!r} cannot be read as a Delta table{at}: {why}; check the path{hint} and the version"
     )
 
 
@@ -91,10 +98,10 @@ def _physical_names(table: Any) -> dict[str, str]:
     return {each["name"]: each["metadata"].get(_PHYSICAL, each["name"]) for each in fields}
 
 
-def _added(path: str, table: Any, physical: Mapping[str, str]) -> dict[str, Partition]:
+def _added(path: str, table: Any, physical: Mapping[str, str], access: Access) -> dict[str, Partition]:
     """Return every file of the version with its partition values as texts, in path order."""
     actions = pa.table(table.get_add_actions(flatten=False))
-    files = [local_path(unquote(each), path) for each in actions["path"].to_pylist()]
+    files = [file_path(unquote(each), path, access) for each in actions["path"].to_pylist()]
     return dict(sorted(zip(files, _partitions(actions, physical), strict=True)))
 
 
@@ -118,12 +125,12 @@ def _texts(column: pa.Array, name: str) -> list[str | None]:
         ) from None
 
 
-def _gone(path: str, table: Any) -> dict[str, Numbers]:
+def _gone(path: str, table: Any, access: Access) -> dict[str, Numbers]:
     """Return the rows that deletion vectors mark, by file."""
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return {}
     marks = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all()
-    files = (local_path(_plain(each), path) for each in marks["filepath"].to_pylist())
+    files = (file_path(_plain(each), path, access) for each in marks["filepath"].to_pylist())
     return {
         file: np.flatnonzero(~keep.values.to_numpy(zero_copy_only=False)).astype(np.int64)
         for file, keep in zip(files, marks["selection_vector"], strict=True)

@@ -14,21 +14,24 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError, SourceError, UnsupportedError
-from penstock.sources.lake.table import DataFile, LakeTable, Resolve, local_path
+from penstock.sources.lake.table import DataFile, LakeTable, Resolve, file_path
 from penstock.sources.parquet_footers import open_parquet
 from penstock.sources.read_errors import reading
 from penstock.sources.row_deletes import Numbers
+from penstock.sources.stored_row_groups import local_copy
+from penstock.storage.access import LOCAL, Access
 from penstock.types.arrow import checked
 
 _ID = b"PARQUET:field_id"
 _DATA_FILE = "referenced-data-file"
+_HINT = "version-hint.text"
 _VERSION = re.compile(r"(?:v(\d+)|(\d+)-.*)(?:\.gz)?\.metadata\.json")
 
 
-def open_iceberg(path: str, snapshot: int | None = None) -> LakeTable:
+def open_iceberg(path: str, snapshot: int | None = None, access: Access = LOCAL) -> LakeTable:
     """Read a table's metadata (its folder, or a metadata file) as of a snapshot, the current one by default."""
     try:
-        return _opened(path, snapshot)
+        return _opened(path, snapshot, access)
     except PenstockError:
         raise
     except ImportError:
@@ -44,19 +47,20 @@ def open_iceberg(path: str, snapshot: int | None = None) -> LakeTable:
         ) from None
 
 
-def _opened(path: str, snapshot: int | None) -> LakeTable:
-    table = _table(path, _metadata_file(path))
+def _opened(path: str, snapshot: int | None, access: Access) -> LakeTable:
+    table = _table(path, _metadata_file(path, access), access)
     if snapshot is not None and table.metadata.snapshot_by_id(snapshot) is None:
         raise SourceError(
             f"the Iceberg table {path!r} has no snapshot {snapshot}; leave out snapshot= for the newest"
         )
     scan = table.scan(snapshot_id=snapshot)
     fields = scan.projection()
-    files = tuple(sorted((_file(task, path) for task in _tasks(scan, path)), key=lambda each: each.path))
-    return LakeTable(_schema(fields), files, _by_id(fields))
+    tasks = _tasks(scan, path)
+    files = tuple(sorted((_file(task, path, access) for task in tasks), key=lambda each: each.path))
+    return LakeTable(_schema(fields), files, _by_id(fields), access)
 
 
-def _table(path: str, metadata_file: str) -> Any:
+def _table(path: str, metadata_file: str, access: Access) -> Any:
     """Open a table with checked file access. (pyiceberg would import and call the code named in the table's properties.)"""
     from pyiceberg.catalog.noop import NoopCatalog  # noqa: PLC0415 - an optional dependency
     from pyiceberg.serializers import FromInputFile  # noqa: PLC0415
@@ -64,36 +68,48 @@ def _table(path: str, metadata_file: str) -> Any:
 
     from penstock.sources.lake.checked_io import CheckedIO  # noqa: PLC0415 - loads pyiceberg
 
-    files = CheckedIO(path)
+    files = CheckedIO(path, access)
     metadata = FromInputFile.table_metadata(files.new_input(metadata_file))
     name = ("static-table", metadata_file)
     return StaticTable(name, metadata, metadata_file, files, NoopCatalog("static-table"))
 
 
-def _metadata_file(path: str) -> str:
+def _metadata_file(path: str, access: Access) -> str:
     """Find the newest metadata file in a table's folder."""
+    if path.endswith(".json") and access.reaches(path):
+        return path
     whole = Path(path).absolute()
-    if whole.is_file():
+    if not access.reaches(path) and whole.is_file():
         return str(whole)
-    hint = whole / "metadata" / "version-hint.text"
-    named = hint.read_text(encoding="utf-8").strip() if hint.is_file() else None
-    found = [each for each in (whole / "metadata").glob("*.metadata.json") if _VERSION.fullmatch(each.name)]
+    named, found = _in_store(path, access) if access.reaches(path) else _in_folder(whole / "metadata")
+    found = {name: file for name, file in found.items() if _VERSION.fullmatch(name)}
     if named is not None:
-        found = [
-            each
-            for each in found
-            if each.name in {named, f"v{named}.metadata.json", f"{named}.metadata.json"}
-        ]
-    newest = max((_number(each) for each in found), default=-1)
-    chosen = [each for each in found if _number(each) == newest]
+        wanted = {named, f"v{named}.metadata.json", f"{named}.metadata.json"}
+        found = {name: file for name, file in found.items() if name in wanted}
+    newest = max(map(_number, found), default=-1)
+    chosen = [file for name, file in found.items() if _number(name) == newest]
     if len(chosen) != 1:
         what = "no metadata" if not chosen else "several newest metadata files"
         raise SourceError(f"the folder {path!r} has {what}; give the metadata file of an Iceberg table")
-    return str(chosen[0])
+    return chosen[0]
 
 
-def _number(path: Path) -> int:
-    found = _VERSION.fullmatch(path.name)
+def _in_folder(folder: Path) -> tuple[str | None, dict[str, str]]:
+    """Return the version that a folder's hint names, and its files by name."""
+    hint = folder / _HINT
+    named = hint.read_text(encoding="utf-8").strip() if hint.is_file() else None
+    return named, {each.name: str(each) for each in folder.glob("*.metadata.json")}
+
+
+def _in_store(table: str, access: Access) -> tuple[str | None, dict[str, str]]:
+    found = {path.rpartition("/")[2]: path for path, _ in access.list(f"{table.rstrip('/')}/metadata/")}
+    hint = found.get(_HINT)
+    named = None if hint is None else reading(hint, access.read, access).decode().strip()
+    return named, found
+
+
+def _number(name: str) -> int:
+    found = _VERSION.fullmatch(name)
     return -1 if found is None else int(found[1] or found[2])
 
 
@@ -114,11 +130,11 @@ def _unreadable_deletes(path: str) -> UnsupportedError:
     )
 
 
-def _file(task: Any, path: str) -> DataFile:
+def _file(task: Any, path: str, access: Access) -> DataFile:
     _refuse_format(task.file, path)
-    gone = [_positions(each, task.file.file_path, path) for each in task.delete_files]
+    gone = [_positions(each, task.file.file_path, path, access) for each in task.delete_files]
     numbers = np.unique(np.concatenate(gone)) if gone else None
-    return DataFile(local_path(task.file.file_path, path), gone=numbers)
+    return DataFile(file_path(task.file.file_path, path, access), gone=numbers)
 
 
 def _refuse_format(file: Any, path: str) -> None:
@@ -129,19 +145,19 @@ def _refuse_format(file: Any, path: str) -> None:
         )
 
 
-def _positions(deletes: Any, file: str, path: str) -> Numbers:
+def _positions(deletes: Any, file: str, path: str, access: Access) -> Numbers:
     """Read the deleted row numbers of a file from a delete file or a deletion vector."""
     if deletes.content.name != "POSITION_DELETES":
         raise _unreadable_deletes(path)
-    where = local_path(deletes.file_path, path)
+    where = file_path(deletes.file_path, path, access)
     if deletes.file_format.name == "PUFFIN":
-        return reading(where, lambda _: _vector(where, file))
+        return reading(where, lambda _: _vector(where, file, access), access)
     _refuse_format(deletes, path)
-    return reading(where, lambda _: _listed(where, file))
+    return reading(where, lambda _: _listed(where, file, access), access)
 
 
-def _listed(where: str, file: str) -> Numbers:
-    with open_parquet(where) as opened:
+def _listed(where: str, file: str, access: Access) -> Numbers:
+    with local_copy(where, access) as path, open_parquet(path) as opened:
         table = opened.read(["file_path", "pos"], use_threads=False)
     import pyarrow.compute as pc  # noqa: PLC0415 - slow to load
 
@@ -149,12 +165,12 @@ def _listed(where: str, file: str) -> Numbers:
     return np.asarray(chosen["pos"].to_numpy(), np.int64)
 
 
-def _vector(where: str, file: str) -> Numbers:
+def _vector(where: str, file: str, access: Access) -> Numbers:
     from pyiceberg.table.puffin import PuffinFile  # noqa: PLC0415
 
     from penstock.sources.lake.vectors import rows_of  # noqa: PLC0415 - loads dependencies of pyiceberg
 
-    puffin = PuffinFile(Path(where).read_bytes())
+    puffin = PuffinFile(access.read(where) if access.reaches(where) else Path(where).read_bytes())
     blobs = [each for each in puffin.footer.blobs if each.properties.get(_DATA_FILE) == file]
     parts = [rows_of(where, puffin.get_blob_payload(each)) for each in blobs]
     return np.concatenate([*parts, np.zeros(0, np.int64)]).astype(np.int64)

@@ -18,6 +18,8 @@ from penstock.sources.fragment import Fragment
 from penstock.sources.paths import Found, Partition
 from penstock.sources.read_errors import reading
 from penstock.sources.row_deletes import Numbers, packed, within
+from penstock.storage.access import LOCAL, Access
+from penstock.storage.uri import CLOUD, HADOOP
 
 Resolve = Callable[[pa.Schema, str], dict[str, str]]
 
@@ -42,6 +44,7 @@ class LakeTable:
     schema: pa.Schema
     files: tuple[DataFile, ...]
     resolve: Resolve = field(compare=False)
+    access: Access = LOCAL
 
     @property
     def rows(self) -> int | None:
@@ -54,12 +57,13 @@ class LakeTable:
         """Inspect and check every file, and find its fragments."""
         with ThreadPoolExecutor(THREADS) as pool:
             parts = pool.map(
-                lambda each: reading(each.path, lambda _: self._fragments(each, time)), self.files
+                lambda each: reading(each.path, lambda _: self._fragments(each, time), self.access),
+                self.files,
             )
-            return Dataset(self.schema, tuple(part for each in parts for part in each))
+            return Dataset(self.schema, tuple(part for each in parts for part in each), self.access)
 
     def _fragments(self, file: DataFile, time: str | None) -> list[Fragment]:
-        metadata = parquet_footers.footer(file.path)
+        metadata = parquet_footers.footer(file.path, self.access)
         stored = metadata.schema.to_arrow_schema()
         given = {name for name, _ in file.partition}
         names = {
@@ -112,18 +116,21 @@ def by_name(schema: pa.Schema, physical: dict[str, str]) -> Resolve:
     return lambda stored, _path: {ours: theirs for ours, theirs in wanted.items() if theirs in stored.names}
 
 
-def local_path(uri: str, table: str) -> str:
-    """Return the local path of a table's file, given relative to the table or as a URL of this machine."""
+def file_path(uri: str, table: str, access: Access = LOCAL) -> str:
+    """Return the path or URI of a table's file, given relative to the table or as a URI."""
     if "\0" in uri:
         raise SourceError(
             f"the metadata of the table {table!r} is damaged: it names a file as none can be named"
         )
     scheme, sign, rest = uri.partition("://")
+    afar = access.reaches(table)
     if not sign:
-        return str(Path(table).absolute() / uri)
-    if scheme != "file":
+        return f"{table.rstrip('/')}/{uri}" if afar else str(Path(table).absolute() / uri)
+    if afar and scheme.lower() in (*CLOUD, *HADOOP):
+        return uri
+    if afar or scheme != "file":
         raise UnsupportedError(
-            f"the table {table!r} has files at {scheme}://, and this version reads local files alone; "
+            f"the table {table!r} has files at {scheme}://, which is another store than its own; "
             "read it with Spark and bind that"
         )
     return rest if rest.startswith("/") else f"/{rest}"

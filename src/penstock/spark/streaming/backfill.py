@@ -10,11 +10,10 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from penstock.api.backfill import LIVE, Backfill, Side, in_order
 from penstock.errors import UnsupportedError
@@ -27,11 +26,19 @@ from penstock.sources.malformed import HISTORY, Bad
 from penstock.sources.paths import Found
 from penstock.spark.exchange import ShufflePayload, packed
 from penstock.spark.slices import Part, as_json
+from penstock.spark.storage import with_access
 from penstock.spark.streaming.files import FilePartition, FileReader, file_options, files_of, offset
 from penstock.spark.streaming.kafka import KafkaReader, topic_options
+from penstock.spark.streaming.read_limits import (
+    ReadAllAvailable,
+    ReadLimit,
+    SupportsTriggerAvailableNow,
+)
 from penstock.spark.streaming.shuffle_write import MARK, Mark, Scatter
 from penstock.spark.streaming.source import PayloadSource
 from penstock.spark.tasks import settle
+from penstock.storage.access import LOCAL, Access
+from penstock.storage.uri import absolute
 
 NOTHING = FilePartition(0, json.dumps(as_json(Part(()))))
 _AT_ONCE = 100  # history files per batch, unless the stream sets a number
@@ -41,6 +48,7 @@ class BackfillSource(PayloadSource):
     """A streaming source of history files followed by a live source."""
 
     FORMAT = "penstock_backfill"
+    HISTORY: ClassVar[Access] = LOCAL
 
     def stream_reader(self) -> DataSourceStreamReader:
         """Create the reader that plans on the driver and reads in tasks."""
@@ -49,13 +57,15 @@ class BackfillSource(PayloadSource):
         past, tasks = given["history"], int(given["tasks"])
         found = tuple(Found(path, tuple(map(tuple, folders))) for path, folders in past["found"])
         source = scatter.source(stream)
-        history = History(Files(found, past["format"], source.schema), source.time.column, given["most"])
-        reader = FileReader(scatter, stream, LiveFiles("", past["format"], source.schema), tasks, None)
+        files = Files(found, past["format"], source.schema, self.HISTORY)
+        history = History(files, source.time.column, given["most"])
+        behind = LiveFiles("", past["format"], source.schema, access=self.HISTORY)
+        reader = FileReader(scatter, stream, behind, tasks, None)
         live: FileReader | KafkaReader
         if "topic" in given:
-            live = KafkaReader.of(scatter, stream, given["topic"])
+            live = KafkaReader.of(scatter, stream, given["topic"], self.ACCESS)
         else:
-            live = FileReader.of(scatter, stream, given["files"], tasks)
+            live = FileReader.of(scatter, stream, given["files"], tasks, access=self.ACCESS)
         return BackfillReader(scatter, stream, history, reader, live, given["at"])
 
 
@@ -137,13 +147,22 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ended = json.dumps(self.live.initialOffset()) if len(unread) <= self.history.most else ""
         return {"history": json.dumps(offset([*seen, *unread[: self.history.most]])), "live": ended}
 
+    def newest(self) -> dict[str, str]:
+        """Return the offset behind all of history and all live rows that are there."""
+        return {"history": json.dumps(offset(self.history.paths)), "live": json.dumps(self.live.newest())}
+
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
-        """Divide the input of a batch among tasks."""
-        if not start["live"]:
-            before, after = (files_of(json.loads(each["history"])) for each in (start, end))
-            return self._of_history(before, after, bool(end["live"]))
-        inner = self.live.partitions(json.loads(start["live"]), json.loads(end["live"]))
-        return [BackfillPartition(each, True, END_OF_TIME) for each in inner]
+        """Divide the input of a batch among tasks. The batch in which history ends may hold live rows too."""
+        if start["live"]:
+            return self._of_live(json.loads(start["live"]), json.loads(end["live"]))
+        before, after = (files_of(json.loads(each["history"])) for each in (start, end))
+        found = self._of_history(before, after, bool(end["live"]))
+        if not end["live"]:
+            return found
+        return [*found, *self._of_live(self.live.initialOffset(), json.loads(end["live"]))]
+
+    def _of_live(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        return [BackfillPartition(each, True, END_OF_TIME) for each in self.live.partitions(start, end)]
 
     def _of_history(self, before: frozenset[str], after: frozenset[str], ends: bool) -> list[InputPartition]:
         """Read some files. At least one partition exists, even without files, to send the watermark."""
@@ -208,15 +227,22 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def backfill_frame(
-    spark: Any, scatter: Scatter, stream: str, data: Backfill, tasks: int, identity: str
+    spark: Any,
+    scatter: Scatter,
+    stream: str,
+    data: Backfill,
+    tasks: int,
+    identity: str,
+    access: Access = LOCAL,
 ) -> Any:
     """Return the payloads of history and of the live source as a streaming DataFrame."""
     if not isinstance(data.history, Files):
         raise UnsupportedError(
             f"the history of stream {stream!r} does not lie in files; on Spark it must (pk.scan)"
         )
-    spark.dataSource.register(BackfillSource)
-    found = [[each.path, each.partition] for each in data.history.found]
+    source = with_access(BackfillSource, access, HISTORY=data.history.access)
+    spark.dataSource.register(source)
+    found = [[absolute(each.path), each.partition] for each in data.history.found]
     most = getattr(data.live, "most_files", None) or _AT_ONCE
     given: dict[str, Any] = {
         "history": {"found": found, "format": data.history.format},
@@ -234,6 +260,6 @@ def backfill_frame(
                 f"what follows the history of stream {stream!r} does not go on; on Spark it must be "
                 "pk.scan_stream or pk.scan_kafka"
             )
-    reader = spark.readStream.format(BackfillSource.FORMAT).option("scatter", scatter.to_json())
+    reader = spark.readStream.format(source.FORMAT).option("scatter", scatter.to_json())
     reader = reader.option("stream", stream).option("identity", identity)
     return reader.option("secret", json.dumps(given)).load()

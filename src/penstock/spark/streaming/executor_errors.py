@@ -7,8 +7,10 @@ from typing import Any
 
 from penstock import errors
 from penstock.errors import EngineError, PenstockError, StateError
+from penstock.spark.deploy.preflight import ADVICE
 
 _RAISED = re.compile(r"penstock\.errors\.(\w+): (.*)")
+_MISSING = "No module named 'penstock'"  # of an executor that has joined since, or of a worker beside a Connect server
 # Messages of Spark and Hadoop about unreadable files in a checkpoint.
 _DAMAGED = re.compile(
     r"\[?(CANNOT_LOAD_STATE_STORE|STATE_STORE_\w+|INVALID_\w*CHECKPOINT\w*)|(ChecksumException)"
@@ -40,6 +42,8 @@ def problem_in(text: str) -> PenstockError | None:
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, PenstockError):
             return kind(message)
+    if _MISSING in text:
+        return EngineError(f"a Python worker of Spark cannot import Penstock: {ADVICE}")
     found = _DAMAGED.search(text)
     return None if found is None else StateError(_damaged(found[1] or found[2]))
 

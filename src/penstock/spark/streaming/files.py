@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,25 +15,28 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxFiles,
-    SupportsTriggerAvailableNow,
-)
 
 from penstock.errors import SourceError
 from penstock.sources.fragment import Fragment
 from penstock.sources.live_files import LiveFiles
 from penstock.sources.live_rows import LiveReader
 from penstock.sources.malformed import Bad
+from penstock.sources.parquet_footers import Footer
 from penstock.sources.paths import Found
-from penstock.sources.prefetch import Footer
 from penstock.sources.readers import TEXT
 from penstock.spark.slices import Piece, as_json, even_parts, from_json, joined_part
+from penstock.spark.storage import with_access
 from penstock.spark.streaming.late_and_malformed import write_bad
+from penstock.spark.streaming.read_limits import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
 from penstock.spark.streaming.shuffle_write import Scatter
 from penstock.spark.streaming.source import PayloadSource, SplitReader
+from penstock.storage.access import LOCAL, Access
+from penstock.storage.uri import absolute
 from penstock.types.windows import Steps
 
 
@@ -47,7 +49,7 @@ class FileSource(PayloadSource):
         """Create the reader that plans on the driver and reads in tasks."""
         scatter, stream = self.asked()
         given, tasks = json.loads(self.options["files"]), int(self.options["tasks"])
-        return FileReader.of(scatter, stream, given, tasks, scatter.steps(stream))
+        return FileReader.of(scatter, stream, given, tasks, scatter.steps(stream), self.ACCESS)
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,16 @@ class FileReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableNo
 
     @staticmethod
     def of(
-        scatter: Scatter, stream: str, given: Mapping[str, Any], tasks: int, steps: Steps | None = None
+        scatter: Scatter,
+        stream: str,
+        given: Mapping[str, Any],
+        tasks: int,
+        steps: Steps | None = None,
+        access: Access = LOCAL,
     ) -> FileReader:
         """Create a reader from the output of `file_options`."""
-        files = LiveFiles(given["path"], given["format"], scatter.source(stream).schema)
+        schema = scatter.source(stream).schema
+        files = LiveFiles(given["path"], given["format"], schema, access=access)
         return FileReader(scatter, stream, files, tasks, given["most"], steps)
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
@@ -106,6 +114,10 @@ class FileReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableNo
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else None
         return offset([*seen, *new[:most]]) if new else start
 
+    def newest(self) -> dict[str, str]:
+        """Return the offset behind all files that are there."""
+        return offset(each.path for each in self._files.listed())
+
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         """Divide the files of a batch among tasks."""
         there = {each.path: each for each in self._files.listed()}
@@ -130,14 +142,17 @@ class FileReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableNo
         source, columns = self._scatter.source(self._stream), list(self._scatter.columns(self._stream))
         # A line of text must be valid in all columns, also those that the query does not read.
         read = source.schema.names if self._files.format in TEXT else columns
-        reader = LiveReader(source.schema, tuple(read), source.time.column, source.on_bad, steps=self._steps)
+        access = self._files.access
+        reader = LiveReader(
+            source.schema, tuple(read), source.time.column, source.on_bad, steps=self._steps, access=access
+        )
         footers: dict[str, Footer] = {}
         for piece in from_json(json.loads(partition.part)).pieces:
             path = piece.fragment.path
-            for batch, found in reader(piece.fragment, footers.setdefault(path, Footer(path))):
+            for batch, found in reader(piece.fragment, footers.setdefault(path, Footer(path, access))):
                 bad.extend(found)
                 yield batch.select(columns)
-        write_bad(source, partition.part, bad)
+        write_bad(source, partition.part, bad, access)
 
 
 def _there(path: str, there: dict[str, Found]) -> Found:
@@ -163,11 +178,20 @@ def files_of(given: dict[str, str]) -> frozenset[str]:
     return frozenset(json.loads(zlib.decompress(base64.b64decode(given["files"]))))
 
 
-def file_frame(spark: Any, scatter: Scatter, stream: str, files: LiveFiles, tasks: int, identity: str) -> Any:
+def file_frame(
+    spark: Any,
+    scatter: Scatter,
+    stream: str,
+    files: LiveFiles,
+    tasks: int,
+    identity: str,
+    access: Access = LOCAL,
+) -> Any:
     """Return the payloads of a stream of files as a streaming DataFrame."""
-    spark.dataSource.register(FileSource)
+    source = with_access(FileSource, access)
+    spark.dataSource.register(source)
     reader = (
-        spark.readStream.format(FileSource.FORMAT)
+        spark.readStream.format(source.FORMAT)
         .option("scatter", scatter.to_json())
         .option("stream", stream)
         .option("identity", identity)
@@ -177,5 +201,4 @@ def file_frame(spark: Any, scatter: Scatter, stream: str, files: LiveFiles, task
 
 def file_options(files: LiveFiles) -> dict[str, Any]:
     """Encode the location of the files."""
-    where = os.path.abspath(files.path)  # noqa: PTH100 - a glob is not a path
-    return {"path": where, "format": files.format, "most": files.most_files}
+    return {"path": absolute(files.path), "format": files.format, "most": files.most_files}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from penstock.api.backfill import Backfill
 from penstock.compile import Compiled, objects_of
 from penstock.errors import EngineError, UnsupportedError
 from penstock.ir.nodes import Apply, Attach, Program, Reduce
-from penstock.passes.choose_strategy import possible
+from penstock.physical.choose_strategy import possible
 from penstock.plan.schema import schema_of
 from penstock.sources.bound import Bound
 from penstock.sources.kafka import LiveTopic
@@ -22,6 +22,7 @@ from penstock.spark.bound import Frame, zone_of
 from penstock.spark.exchange import SPARK_SCHEMA
 from penstock.spark.order import quoted
 from penstock.spark.split_plan import cut
+from penstock.spark.storage import Accesses
 from penstock.spark.streaming.fold import Fold
 from penstock.spark.streaming.late_and_malformed import require_folders
 from penstock.spark.streaming.operator import OUTPUT, STATE, Unpack, WithState
@@ -32,6 +33,7 @@ from penstock.spark.streaming.topology import Way, way_of, windows_of
 from penstock.spark.streaming.update_mode import APPEND, UPDATE, require_updatable
 from penstock.spark.tasks import Named, Query
 from penstock.spark.types import never_null, spark_schema
+from penstock.storage.access import LOCAL
 from penstock.types.windows import Unbounded
 
 if TYPE_CHECKING:
@@ -106,6 +108,7 @@ class Topology:
     tasks: int
     tables: Named = ()
     mode: str = APPEND
+    accesses: Accesses = field(default_factory=dict)
 
     def frame(self) -> DataFrame:
         _require_live(self.bound)
@@ -118,9 +121,9 @@ class Topology:
         frames = frozenset(name for name, each in self.bound.items() if isinstance(each, Frame))
         way = way_of(self.compiled)
         scatter, shard = wired(self.compiled, min(self.tasks, partitions), frames, way)
-        objects = tuple(sorted(objects_of(shard.compiled.program).items()))
+        objects = tuple(sorted(objects_of(shard.compiled).items()))
         query = replace(shard.query, objects=objects, tables=self.tables)
-        ready = replace(shard, query=query, updates=self.mode == UPDATE)
+        ready = replace(shard, query=query, updates=self.mode == UPDATE, accesses=self.accesses)
         return self._assembled(self._sent(scatter, json.dumps(ready.identity)), ready)
 
     def _sent(self, scatter: Scatter, identity: str) -> DataFrame:
@@ -129,24 +132,25 @@ class Topology:
         return reduce(lambda one, other: one.union(other), sent)
 
     def _sent_from(self, scatter: Scatter, stream: str, bound: Bound, identity: str) -> DataFrame:
+        access = self.accesses.get(stream, LOCAL)
         if isinstance(bound, LiveFiles):
             from penstock.spark.streaming.files import file_frame  # noqa: PLC0415 - needs pyspark
 
-            made: DataFrame = file_frame(self.spark, scatter, stream, bound, self.tasks, identity)
+            made: DataFrame = file_frame(self.spark, scatter, stream, bound, self.tasks, identity, access)
             return made
         if isinstance(bound, Backfill):
             from penstock.spark.streaming.backfill import backfill_frame  # noqa: PLC0415 - needs pyspark
 
-            both: DataFrame = backfill_frame(self.spark, scatter, stream, bound, self.tasks, identity)
+            both: DataFrame = backfill_frame(self.spark, scatter, stream, bound, self.tasks, identity, access)
             return both
         if isinstance(bound, LiveTopic):
             from penstock.spark.streaming.kafka import topic_frame  # noqa: PLC0415 - needs pyspark
 
-            topic: DataFrame = topic_frame(self.spark, scatter, stream, bound, identity)
+            topic: DataFrame = topic_frame(self.spark, scatter, stream, bound, identity, access)
             return topic
         assert isinstance(bound, Frame)
         rows = bound.frame.select(*map(quoted, scatter.columns(stream)))
-        return rows.mapInArrow(FromFrame(scatter, stream), SPARK_SCHEMA)
+        return rows.mapInArrow(FromFrame(scatter, stream, access), SPARK_SCHEMA)
 
     def _assembled(self, sent: DataFrame, shard: Shard) -> DataFrame:
         plan = self.compiled.plan

@@ -12,19 +12,21 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
+
+from penstock.sources.kafka import LiveTopic, Range, Topic
+from penstock.sources.kafka_values import Decoder
+from penstock.sources.malformed import Bad
+from penstock.spark.storage import with_access
+from penstock.spark.streaming.late_and_malformed import write_bad
+from penstock.spark.streaming.read_limits import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-
-from penstock.sources.kafka import LiveTopic, Range, Topic
-from penstock.sources.kafka_values import Decoder
-from penstock.sources.malformed import Bad
-from penstock.spark.streaming.late_and_malformed import write_bad
 from penstock.spark.streaming.shuffle_write import Scatter
 from penstock.spark.streaming.source import PayloadSource, SplitReader
+from penstock.storage.access import LOCAL, Access
 
 
 class KafkaSource(PayloadSource):
@@ -34,7 +36,7 @@ class KafkaSource(PayloadSource):
 
     def stream_reader(self) -> DataSourceStreamReader:
         """Create the reader that plans on the driver and reads in tasks."""
-        return KafkaReader.of(*self.asked(), json.loads(self.options["secret"]))
+        return KafkaReader.of(*self.asked(), json.loads(self.options["secret"]), self.ACCESS)
 
 
 @dataclass(frozen=True)
@@ -50,19 +52,25 @@ class KafkaReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableN
     """Plan the offsets of each batch, and read them."""
 
     def __init__(
-        self, scatter: Scatter, stream: str, topic: Topic, decoder: Decoder, most: int | None
+        self,
+        scatter: Scatter,
+        stream: str,
+        topic: Topic,
+        decoder: Decoder,
+        most: int | None,
+        access: Access = LOCAL,
     ) -> None:
         self._scatter, self._stream, self._topic, self._decoder = scatter, stream, topic, decoder
-        self._most = most
+        self._most, self._access = most, access
         self._target: dict[int, Range] | None = None
 
     @staticmethod
-    def of(scatter: Scatter, stream: str, given: Mapping[str, Any]) -> KafkaReader:
+    def of(scatter: Scatter, stream: str, given: Mapping[str, Any], access: Access = LOCAL) -> KafkaReader:
         """Create a reader from the output of `topic_options`."""
         topic, source = Topic(given["servers"], given["topic"], given["options"]), scatter.source(stream)
         how = given["format"], source.time.column, source.on_bad, given["value_schema"]
         decoder = Decoder(topic.topic, source.schema, *how)
-        return KafkaReader(scatter, stream, topic, decoder, given["most"])
+        return KafkaReader(scatter, stream, topic, decoder, given["most"], access)
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Return the offsets of the oldest messages."""
@@ -81,6 +89,10 @@ class KafkaReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableN
         ends = self._ends() if self._target is None else self._target
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return reached(start, ends, most)
+
+    def newest(self) -> dict[str, int]:
+        """Return the offsets behind the last messages."""
+        return {str(number): high for number, (_, high) in self._ends().items()}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Create one task for each non-empty partition of the topic."""
@@ -108,7 +120,8 @@ class KafkaReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableN
                 given = self._decoder(some)
                 bad.extend(given.bad)
                 yield given.batch.select(columns)
-        write_bad(self._scatter.source(self._stream), f"{self._topic.topic}/{number}/{wanted}", bad)
+        source = self._scatter.source(self._stream)
+        write_bad(source, f"{self._topic.topic}/{number}/{wanted}", bad, self._access)
 
     def _ends(self) -> dict[int, Range]:
         with self._topic.consumer() as consumer:
@@ -133,10 +146,13 @@ def _end(begin: int, high: int, share: int | None) -> int:
     return max(begin, high if share is None else min(high, begin + share))
 
 
-def topic_frame(spark: Any, scatter: Scatter, stream: str, live: LiveTopic, identity: str) -> Any:
+def topic_frame(
+    spark: Any, scatter: Scatter, stream: str, live: LiveTopic, identity: str, access: Access = LOCAL
+) -> Any:
     """Return the payloads of a topic as a streaming DataFrame. Spark redacts options named "secret" in logs and plans."""
-    spark.dataSource.register(KafkaSource)
-    reader = spark.readStream.format(KafkaSource.FORMAT).option("scatter", scatter.to_json())
+    source = with_access(KafkaSource, access)
+    spark.dataSource.register(source)
+    reader = spark.readStream.format(source.FORMAT).option("scatter", scatter.to_json())
     reader = reader.option("stream", stream).option("identity", identity)
     return reader.option("secret", json.dumps(topic_options(live))).load()
 

@@ -26,6 +26,7 @@ from penstock.sources.dataset import Files
 from penstock.sources.malformed import Bad, quarantine_table
 from penstock.sources.readers import TEXT
 from penstock.sources.side_output import file_name, put
+from penstock.storage.access import LOCAL, Access
 
 _LOG = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class Aside:
         return made
 
 
-def write_late(plan: Plan, shard: int, late: Mapping[str, pa.Table]) -> None:
+def write_late(plan: Plan, shard: int, late: Mapping[str, pa.Table], accesses: Mapping[str, Access]) -> None:
     """Write the late rows of a shard and batch."""
     if not late:
         return
@@ -84,7 +85,8 @@ def write_late(plan: Plan, shard: int, late: Mapping[str, pa.Table]) -> None:
     for source in sources_of(plan):
         folder = source.edges.late_to
         if source.name in late and isinstance(folder, str):
-            put(folder, file_name(source.name, query, batch, shard), late[source.name])
+            name = file_name(source.name, query, batch, shard)
+            put(folder, name, late[source.name], accesses.get(source.name, LOCAL))
 
 
 def log_late(plan: Plan, late: int, query: str) -> None:
@@ -105,13 +107,13 @@ def _calls(query: str) -> Iterator[int]:
     return itertools.count()
 
 
-def write_bad(source: Source, task: str, bad: Sequence[Bad]) -> None:
+def write_bad(source: Source, task: str, bad: Sequence[Bad], access: Access = LOCAL) -> None:
     """Write the malformed records of a task. `task` identifies its input and is the same when the task is repeated."""
     folder = source.edges.quarantine_to
     if bad and source.on_bad == "quarantine" and folder is not None:
         number = hashlib.sha256(task.encode()).hexdigest()[:16]
         query, _ = _batch()
-        put(folder, file_name(source.name, query, number), quarantine_table(source.name, bad))
+        put(folder, file_name(source.name, query, number), quarantine_table(source.name, bad), access)
 
 
 def batch_id() -> str:

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from penstock.plan.codec import decode
 from penstock.plan.schema import schema_of
-from penstock.runtime.state.packing import pack, unpack
-from penstock.runtime.state.state import State
 from penstock.spark.exchange import ShufflePayload
 from penstock.spark.streaming.late_and_malformed import log_late, write_late
 from penstock.spark.streaming.shard import COUNTS, Shard, Step
 from penstock.spark.tasks import Query, settle
 from penstock.spark.types import Deliver, deliverer, never_null
+from penstock.state.packing import pack, unpack
+from penstock.state.state import State
 
 STATE = "state binary"
 NUMBERS = (*COUNTS, "state_bytes", "watermark")
@@ -41,7 +41,7 @@ class WithState:
         saved = State.from_bytes(bytes(state.get[0]), WHERE) if state.exists else None
         now = state.getCurrentProcessingTimeMs() * 1000
         step = self.shard.step(key[0], saved, payloads_of(frames), now)
-        write_late(self.shard.compiled.plan, key[0], step.late)
+        write_late(self.shard.compiled.plan, key[0], step.late, self.shard.accesses)
         log_late(self.shard.compiled.plan, step.counts["late"], self.shard.query.text)
         whole = step.state.to_bytes()
         state.update((whole,))

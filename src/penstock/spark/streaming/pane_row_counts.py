@@ -22,7 +22,7 @@ def counted(query: Query, windows: tuple[str, ...]) -> Compiled:
 def with_counts(compiled: Compiled, windows: Sequence[str]) -> Compiled:
     """Add a row count to the reductions of each of the windows, unless it has one."""
     objects = tuple(_counting(each) if each.name in windows else each for each in compiled.program.objects)
-    return replace(compiled, program=Program(objects, compiled.program.output), _wired={})
+    return replace(compiled, program=Program(objects, compiled.program.output), _pipelines={})
 
 
 def _counting(this: Object) -> Object:

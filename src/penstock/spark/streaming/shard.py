@@ -17,9 +17,6 @@ from penstock.plan.schema import sources_of
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import METRICS, Session
 from penstock.runtime.stage import START_OF_TIME
-from penstock.runtime.state.merge import with_fresh
-from penstock.runtime.state.state import State
-from penstock.runtime.state.state_table import read_scalars, scalars
 from penstock.spark.exchange import ShufflePayload
 from penstock.spark.order import in_order, latest_first, ties
 from penstock.spark.streaming.late_and_malformed import Aside, Silence
@@ -27,9 +24,13 @@ from penstock.spark.streaming.pane_row_counts import counted
 from penstock.spark.streaming.shuffle_write import MARK, PANES, ROWS, Mark
 from penstock.spark.streaming.update_mode import changed, if_ended_now
 from penstock.spark.tasks import ENGINE, Query
+from penstock.state.merge import with_fresh
+from penstock.state.state import State
+from penstock.state.state_table import read_scalars, scalars
+from penstock.storage.access import Access
 
-_SPLITS, _HEARD = "streaming/splits", "streaming/heard"
-_SHARDS = "the number of shards"
+SPLITS, _HEARD = "streaming/splits", "streaming/heard"
+SHARDS = "the number of shards"
 # Spark stores the state of a shard as one value, so splitting it into chunks saves no writes.
 _WHOLE = 1 << 62
 COUNTS = ("read", "accepted", "late", "malformed", "filtered", "emitted", "ties", "partly_late")
@@ -62,6 +63,7 @@ class Shard:
     by_value: frozenset[str] = frozenset()
     windows: tuple[str, ...] = ()
     updates: bool = False
+    accesses: Mapping[str, Access] = field(default_factory=dict)
 
     @property
     def compiled(self) -> Compiled:
@@ -70,7 +72,7 @@ class Shard:
     @property
     def identity(self) -> dict[str, str]:
         """Return the signature that saved state and offsets must match."""
-        return {**_signature(self.query, self.windows), _SHARDS: str(self.shards)}
+        return {**_signature(self.query, self.windows), SHARDS: str(self.shards)}
 
     def step(self, label: int, saved: State | None, payloads: Iterable[ShufflePayload], now: int = 0) -> Step:
         """Run one batch of a shard. `now` is the processing time of the batch in microseconds."""
@@ -80,7 +82,7 @@ class Shard:
         tables = run.tables(saved)
         before = read_scalars(tables[METRICS])
         run.session.load(with_fresh(tables, _panes(ordered)))
-        latest, heard = (_of_splits(tables, name) for name in (_SPLITS, _HEARD))
+        latest, heard = (_of_splits(tables, name) for name in (SPLITS, _HEARD))
         silence = Silence(now, heard).begin(sources_of(run.compiled.plan))
         self.query.fill(run.session)
         aside = Aside(run.session).open(sources_of(run.compiled.plan))
@@ -135,7 +137,7 @@ class _Run:
         return batches
 
     def save(self, latest: Mapping[tuple[str, str], int], heard: Mapping[tuple[str, str], int]) -> State:
-        said = {_SPLITS: latest, _HEARD: heard}
+        said = {SPLITS: latest, _HEARD: heard}
         kept = {
             name: scalars(**{json.dumps(split): time for split, time in sorted(times.items())})
             for name, times in said.items()
@@ -202,7 +204,7 @@ def _of_splits(tables: Mapping[str, pa.Table], name: str) -> dict[tuple[str, str
 
 def unfit(error: StateError) -> StateError:
     """Add a remedy to the error about a state that does not match."""
-    shards = " and to_spark(tasks=) of then" if _SHARDS in str(error) else ""
+    shards = " and to_spark(tasks=) of then" if SHARDS in str(error) else ""
     return StateError(
         f"{error}; go on with the query{shards} that wrote the checkpoint, or begin with a new one"
     )

@@ -14,7 +14,6 @@ from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of
 from penstock.runtime.buffers import ticks_of
 from penstock.runtime.session import Session
-from penstock.runtime.state.merge import divided, shard_of
 from penstock.sources.conform import conformer
 from penstock.sources.malformed import Bad
 from penstock.spark.decode_dictionaries import in_one_piece
@@ -23,6 +22,8 @@ from penstock.spark.rows import GROUP_ROWS
 from penstock.spark.streaming.fold import Fold
 from penstock.spark.streaming.late_and_malformed import batch_id, write_bad
 from penstock.spark.tasks import Query, settle
+from penstock.state.merge import divided, shard_of
+from penstock.storage.access import LOCAL, Access
 from penstock.types.windows import Steps
 
 ROWS, PANES, MARK = "rows/", "panes/", "mark/"
@@ -186,6 +187,7 @@ class FromFrame:
 
     scatter: Scatter
     stream: str
+    access: Access = LOCAL
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext  # noqa: PLC0415 - runs inside a task of Spark
@@ -209,7 +211,7 @@ class FromFrame:
             timed, found = timed_rows(batch, source, len(bad))
             bad.extend(found)
             yield timed
-        write_bad(source, f"batch {batch_id()}, task {task}", bad)
+        write_bad(source, f"batch {batch_id()}, task {task}", bad, self.access)
 
     def _conformed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         declared, columns = self.scatter.source(self.stream).schema, self.scatter.columns(self.stream)

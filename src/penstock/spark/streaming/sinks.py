@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.api.arguments import texts
+from penstock.api.storage import access_to
 from penstock.errors import EngineError, StateError
+from penstock.storage.access import LOCAL, Access
+from penstock.storage.delta import delta_options
+from penstock.storage.uri import resolved
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,7 +28,7 @@ class DeltaSink:
 
     path: str
     query_id: str
-    options: Mapping[str, str] | None = None
+    access: Access = LOCAL
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Write a batch; the signature is that of `foreachBatch`."""
@@ -44,9 +47,10 @@ class DeltaSink:
     def last_batch(self) -> int | None:
         """Return the id of the last batch of this query in the table."""
         deltalake = _deltalake()
-        if not deltalake.DeltaTable.is_deltatable(self.path, self._options()):
+        try:
+            table = deltalake.DeltaTable(self.path, storage_options=self._options())
+        except deltalake.exceptions.TableNotFoundError:
             return None
-        table = deltalake.DeltaTable(self.path, storage_options=self._options())
         found: int | None = table.transaction_version(self._app)
         return found
 
@@ -62,16 +66,17 @@ class DeltaSink:
         return _PREFIX + self.query_id
 
     def _options(self) -> dict[str, str] | None:
-        return None if self.options is None else dict(self.options)
+        return delta_options(self.path, self.access) if self.access.reaches(self.path) else None
 
 
 def delta_sink(
-    path: str | PathLike[str], query_id: str, *, storage_options: Mapping[str, str] | None = None
+    path: str | PathLike[str], query_id: str, *, storage_options: Mapping[str, object] | None = None
 ) -> DeltaSink:
     """Return a sink for `foreachBatch` that writes each batch to a Delta table exactly once.
 
     After a crash Spark repeats the last batch. The sink commits the batch id together with the rows under `query_id`, so it
-    detects the repetition. A query keeps its id as long as it keeps its checkpoint.
+    detects the repetition. A query keeps its id as long as it keeps its checkpoint. The path may be a URI of an object
+    store, with `storage_options=` as in `scan`.
 
     >>> sink = pk.delta_sink("views", query_id="views-by-campaign")             # doctest: +SKIP
     >>> views.to_spark(spark).writeStream.foreachBatch(sink).start()            # doctest: +SKIP
@@ -81,15 +86,14 @@ def delta_sink(
     if not isinstance(query_id, str) or not query_id:
         raise EngineError("query_id is a name that is not empty; keep it as long as the checkpoint")
     _deltalake()
-    options = (
-        None if storage_options is None else texts(storage_options, "storage_options", "{'region': 'eu'}")
-    )
-    return DeltaSink(fspath(path), query_id, options)
+    where = resolved(fspath(path))
+    return DeltaSink(where, query_id, access_to(where, storage_options))
 
 
 def _deltalake() -> Any:
     try:
         import deltalake  # noqa: PLC0415 - an optional dependency
+        import deltalake.exceptions  # noqa: PLC0415
     except ImportError:
         raise EngineError("deltalake is not installed; pip install 'penstock[delta]'") from None
     return deltalake

@@ -11,21 +11,27 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from penstock.errors import PenstockError, PlanError, StateError
-from penstock.runtime.state.differences import require_same
 from penstock.sources.malformed import Bad
 from penstock.spark.exchange import SPARK_SCHEMA, packed
+from penstock.spark.streaming.read_limits import (
+    PASSES_START,
+    ReadLimit,
+    SupportsTriggerAvailableNow,
+)
 from penstock.spark.streaming.shard import unfit
 from penstock.spark.streaming.shuffle_write import Scatter
 from penstock.spark.tasks import settle
+from penstock.state.differences import require_same
+from penstock.storage.access import LOCAL, Access
 
 
 class PayloadSource(DataSource, ABC):
     """A streaming source that sends the rows of a stream to shards. Options are data: no code is read from them."""
 
     FORMAT: ClassVar[str]
+    ACCESS: ClassVar[Access] = LOCAL
 
     @classmethod
     def name(cls) -> str:
@@ -40,7 +46,8 @@ class PayloadSource(DataSource, ABC):
         """Create the reader. Its offsets carry the signature of the query."""
         del schema
         try:
-            return SignedReader(self.stream_reader(), self.options["identity"])
+            reader = SignedReader(self.stream_reader(), self.options["identity"])
+            return reader if PASSES_START else TrackingReader(reader)
         except PenstockError:
             raise
         except (LookupError, ValueError, TypeError, AttributeError):
@@ -115,6 +122,10 @@ class SignedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reached = self._reader.latestOffset(before, limit)
         return start if reached == before else self._with_signature(reached)
 
+    def newest(self) -> dict[str, Any]:
+        """Return the offset behind everything that is there, with the signature."""
+        return self._with_signature(self._reader.newest())
+
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Divide the input of a batch, also of one that an earlier run of this query began."""
         self._check(end)
@@ -139,6 +150,40 @@ class SignedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 require_same(_identity(written), _identity(self._signature))
             except StateError as error:
                 raise unfit(error) from None
+
+
+class TrackingReader(DataSourceStreamReader):
+    """A reader for Spark before 4.2, which tells the start of a batch only when it plans the batch.
+
+    The start of the next batch is the end of the last one planned. A query that goes on with a committed batch has
+    planned none: its first batch reads everything that is there. So does `availableNow`, for which Spark asks for the end
+    before it asks for the start, and which is one batch before 4.2.
+    """
+
+    def __init__(self, reader: SignedReader) -> None:
+        """Wrap a reader."""
+        self._reader = reader
+        self._start: dict[str, Any] | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return the first offset, at which a new query starts."""
+        self._start = self._reader.initialOffset()
+        return self._start
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802 - Spark's name and arguments before 4.2
+        """Advance the offset."""
+        if self._start is None:
+            return self._reader.newest()
+        return self._reader.latestOffset(self._start, self._reader.getDefaultReadLimit())
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Divide the input of a batch. The next one starts at its end."""
+        self._start = end
+        return self._reader.partitions(start, end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a task."""
+        return self._reader.read(partition)
 
 
 def _identity(signature: object) -> dict[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from penstock.analysis.partition_keys import key_places
 from penstock.compile import Compiled
 from penstock.explain import saved_cell
-from penstock.passes.choose_strategy import Possible, pane_obstacle, possible, sent
+from penstock.physical.choose_strategy import Possible, pane_obstacle, possible, sent
 from penstock.plan.codec import encode
 from penstock.plan.schema import sources_of
 from penstock.spark.streaming.pane_row_counts import with_counts
@@ -60,7 +60,7 @@ def bound_of(compiled: Compiled, window: str) -> str:
 
 def cell_bytes(compiled: Compiled, window: str) -> int:
     """Return the bytes saved per pane and key of a window, including its row count."""
-    return saved_cell(with_counts(compiled, [window]).program[window], compiled.program)
+    return saved_cell(with_counts(compiled, [window]).physical("unbounded"), window)
 
 
 def _obstacle(compiled: Compiled, found: Possible) -> str | None:

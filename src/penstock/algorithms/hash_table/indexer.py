@@ -1,0 +1,73 @@
+"""Number the distinct values of Arrow columns, in order of first appearance, across batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algorithms.hash_table.interner import Interner
+from penstock.algorithms.hash_table.keys import HashKeys
+from penstock.loop.abi import KEYS, NEED_KEYS, STATUS, WORDS, numbered
+from penstock.runtime.buffers import to_arrow
+from penstock.runtime.kernels import Call, Texts
+from penstock.runtime.key_encoding import is_text, values_of, words_of
+
+
+class Indexer:
+    """A growing set of keys; `number` maps rows to key numbers."""
+
+    def __init__(self, width: int, index: Callable[[int], Call], texts: Texts) -> None:
+        self._call = index(width)
+        self._keys = HashKeys(width, np.zeros(WORDS, np.int64), nullable=True)
+        self._texts = [Interner(texts.intern) for _ in range(width)]
+
+    def __len__(self) -> int:
+        return int(self._keys.head[KEYS])
+
+    def number(self, arrays: Sequence[pa.Array]) -> np.ndarray:
+        """The key number of each row; new keys are added."""
+        pairs = [_words(array, texts) for array, texts in zip(arrays, self._texts, strict=True)]
+        rows = len(arrays[0])
+        nulls = np.zeros(rows, np.int64)
+        for place, (_, null) in enumerate(pairs):
+            nulls |= null.astype(np.int64) << place
+        words = [each for each, _ in pairs]
+        return numbers_of(words, nulls, self._keys, self._call, self._grow)
+
+    def _grow(self) -> None:
+        self._keys.reserve(2 * self._keys.capacity)
+
+    def values(self, types: Sequence[pa.DataType]) -> list[pa.Array]:
+        """All keys by number, one column per component; texts are not dictionary-encoded."""
+        return [self._component(place, dtype) for place, dtype in enumerate(types)]
+
+    def _component(self, place: int, dtype: pa.DataType) -> pa.Array:
+        words = self._keys.words[place][: len(self)]
+        there = (self._keys.nulls[: len(self)] >> place) & 1 == 0
+        if is_text(dtype):
+            return self._texts[place].decode(np.where(there, words, -1), pa.large_string())
+        return to_arrow(values_of(words, dtype), there, dtype)
+
+
+def numbers_of(
+    words: Sequence[np.ndarray], nulls: np.ndarray, keys: HashKeys, index: Call, grow: Callable[[], None]
+) -> np.ndarray:
+    """Number keys in a hash table that includes nulls; new keys are added, and `grow` is called when it is full."""
+    numbers = np.empty(len(nulls), np.int64)
+    inputs = {numbered("in_words", place): word for place, word in enumerate(words)}
+    done = 0
+    while done < len(nulls):
+        given = {**inputs, "in_nulls": nulls, "out": numbers, "lo": done, "hi": len(nulls), "head": keys.head}
+        done = index({**given, **keys.arguments()})
+        if keys.head[STATUS] == NEED_KEYS:
+            grow()
+    return numbers
+
+
+def _words(array: pa.Array, texts: Interner) -> tuple[np.ndarray, np.ndarray]:
+    """The key words and null flags of a column."""
+    null = array.is_null().to_numpy(zero_copy_only=False)
+    words = texts.encode(array).astype(np.int64) if is_text(array.type) else words_of(array)
+    return np.where(null, np.int64(0), words), null

@@ -1,0 +1,121 @@
+"""The conversion of codes to words, and the loops and output shared by all join kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from penstock.algorithms.hash_table.probe import hash_word
+from penstock.loop.abi import NEED_OUTPUT, OUTPUT, STATUS
+from penstock.loop.build import KernelBuilder
+from penstock.loop.join_abi import JoinSpec
+from penstock.loop.nodes import I64, U64, Bitcast, Buffer, Kernel, Value, Var, const, maximum, minimum
+
+
+def range_of() -> Kernel:
+    """Extend `bounds`, the least and the greatest code, by the rows `lo … hi`."""
+    k = KernelBuilder("range_of")
+    codes, lo, hi, bounds = k.buffer("codes", I64), k.scalar("lo"), k.scalar("hi"), k.buffer("bounds", I64)
+    least, most = k.var("least", bounds[0]), k.var("most", bounds[1])
+    with k.for_(lo, hi) as i:
+        k.set(least, minimum(least, codes[i]))
+        k.set(most, maximum(most, codes[i]))
+    k.store(bounds, 0, least)
+    k.store(bounds, 1, most)
+    k.ret(hi)
+    return k.build()
+
+
+@dataclass(frozen=True)
+class Column:
+    """The codes of the rows `lo … hi`, read as words."""
+
+    k: KernelBuilder
+    spec: JoinSpec
+    codes: Buffer
+    least: Var
+    lo: Var
+    hi: Var
+
+    @staticmethod
+    def declare(k: KernelBuilder, spec: JoinSpec) -> Column:
+        return Column(k, spec, k.buffer("codes", I64), k.scalar("least"), k.scalar("lo"), k.scalar("hi"))
+
+    def word(self, at: Value) -> Var:
+        return self.k.var("word", Bitcast(self.codes[at] - self.least, U64).to(self.spec.word))
+
+    @contextmanager
+    def rows(self) -> Iterator[tuple[Var, Var]]:
+        """Emit a loop over (row, word)."""
+        with self.k.for_(self.lo, self.hi, "row") as row:
+            yield row, self.word(row)
+
+
+def hashed(word: Value) -> Value:
+    """Return a 64-bit hash: the low bits choose a partition, the high bits a slot."""
+    return hash_word(word.to(U64))
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The output of matches: two arrays of row numbers, filled up to `used`."""
+
+    k: KernelBuilder
+    left: Buffer
+    right: Buffer
+    capacity: Var
+    head: Buffer
+    used: Var
+
+    @staticmethod
+    def declare(k: KernelBuilder) -> Pairs:
+        left, right = k.buffer("out_left", I64), k.buffer("out_right", I64)
+        capacity, head = k.scalar("out_capacity"), k.buffer("head", I64)
+        return Pairs(k, left, right, capacity, head, k.var("used", head[OUTPUT]))
+
+    def require(self, room: Value, position: Value) -> None:
+        """Return from the kernel at `position`, before any of its effects, unless there is room for `room` more pairs."""
+        with self.k.if_(self.used + room > self.capacity):
+            self.stop(position)
+
+    def stop(self, position: Value) -> None:
+        self.k.store(self.head, OUTPUT, self.used)
+        self.k.store(self.head, STATUS, NEED_OUTPUT)
+        self.k.ret(position)
+
+    def run(self, rows: Buffer, start: Value, stop: Value, other: Value) -> None:
+        """Pair the rows at `start … stop` with one row of the other side."""
+        k = self.k
+        base = k.var("base", self.used - start)
+        with k.for_(start, stop, "j") as j:
+            k.store(self.left, base + j, rows[j].to(I64))
+            k.store(self.right, base + j, other)
+        k.set(self.used, base + stop)
+
+    def add(self, left: Value, right: Value) -> None:
+        self.k.store(self.left, self.used, left)
+        self.k.store(self.right, self.used, right)
+        self.k.set(self.used, self.used + 1)
+
+    def finish(self, position: Value) -> None:
+        self.k.store(self.head, OUTPUT, self.used)
+        self.k.store(self.head, STATUS, 0)
+        self.k.ret(position)
+
+
+BLOCK = 64
+"""Rows whose slots are fetched together before any is used."""
+
+
+@contextmanager
+def blocks(k: KernelBuilder, lo: Value, hi: Value) -> Iterator[tuple[Var, Var]]:
+    """Emit a loop over blocks of rows: (first, end)."""
+    with k.for_(0, (hi - lo + (BLOCK - 1)) >> (BLOCK.bit_length() - 1), "block", scalar=True) as block:
+        first = k.var("first", lo + block * BLOCK)
+        yield first, k.var("end", minimum(first + BLOCK, hi))
+
+
+def to_place(hashed: Value, mask: Value) -> Value:
+    """Return the first slot of a probe."""
+    return Bitcast(hashed >> const(32, U64), I64) & mask

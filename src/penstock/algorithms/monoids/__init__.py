@@ -1,0 +1,44 @@
+"""Aggregates as data: state, identity, the step that adds a value, and the merge of two states.
+
+A *monoid* defines the accumulator that a pane keeps for its rows. All other code (window types, key tables,
+sliding-window algorithms) only calls `step` and `merge` and reads the flags, never a monoid's name.
+"""
+
+from __future__ import annotations
+
+from penstock.algorithms.monoids.base import Hasty, Monoid, Prefix, State, Values
+from penstock.algorithms.monoids.choices import extreme_by, first_or_last
+from penstock.algorithms.monoids.extremes import greatest, least, text_extreme
+from penstock.algorithms.monoids.moments import comoments, moments
+from penstock.algorithms.monoids.products import (
+    float_product,
+    integer_product,
+    scaled_product,
+    signed_product,
+    unsigned_product,
+)
+from penstock.algorithms.monoids.sums import count, float_sum, integer_sum, present
+
+__all__ = [
+    "Hasty",
+    "Monoid",
+    "Prefix",
+    "State",
+    "Values",
+    "comoments",
+    "count",
+    "extreme_by",
+    "first_or_last",
+    "float_product",
+    "float_sum",
+    "greatest",
+    "integer_product",
+    "integer_sum",
+    "least",
+    "moments",
+    "present",
+    "scaled_product",
+    "signed_product",
+    "text_extreme",
+    "unsigned_product",
+]

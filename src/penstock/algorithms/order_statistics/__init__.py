@@ -1,0 +1,1 @@
+"""Medians, quantiles, modes and distinct counts over moving frames of ranked rows."""

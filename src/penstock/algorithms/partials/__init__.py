@@ -1,0 +1,24 @@
+"""The partial states of a set of reductions per pane, and the results computed from them.
+
+`needs.py` lists the partials, shared where equal; `algebra.py` chooses the monoid for the argument types and
+computes the contribution of a row; `finish.py` computes results from states.
+"""
+
+from __future__ import annotations
+
+from penstock.algorithms.partials.algebra import monoid_of, values_added
+from penstock.algorithms.partials.finish import Finish, compensated_total
+from penstock.algorithms.partials.needs import PRESENT, ROWS, MayBeNull, Partial, origin, partials_of
+
+__all__ = [
+    "PRESENT",
+    "ROWS",
+    "Finish",
+    "MayBeNull",
+    "Partial",
+    "compensated_total",
+    "monoid_of",
+    "origin",
+    "partials_of",
+    "values_added",
+]

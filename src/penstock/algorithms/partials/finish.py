@@ -1,0 +1,111 @@
+"""Compute results from the states of partials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.algorithms import monoids
+from penstock.algorithms.expressions.cells import Cell, is_nan
+from penstock.algorithms.partials.custom import result_cell
+from penstock.algorithms.partials.needs import MayBeNull, Partial, counted, flag_of, largest, value_of
+from penstock.algorithms.partials.statistics import STATISTICS
+from penstock.expr.aggregates import AGGREGATES
+from penstock.ir.nodes import Reduction
+from penstock.loop.build import KernelBuilder
+from penstock.loop.machine import machine_type
+from penstock.loop.nodes import F64, I32, I64, I128, U64, Bitcast, Type, Value, select
+from penstock.loop.numbers import limits
+
+_BITS_OF_2_52 = 0x433 << 52
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Computes the results of reductions from the states of the partials."""
+
+    k: KernelBuilder
+    partials: Sequence[Partial]
+    states: Sequence[tuple[Value, ...]]
+    may_be_null: MayBeNull
+    fail: Callable[[Value], None]
+
+    def cell(self, reduction: Reduction, dtype: pa.DataType) -> Cell:
+        """Compute a reduction's value; `dtype` is its type."""
+        if reduction.function == "count":
+            return Cell(self._state(counted(reduction, self.may_be_null))[0])
+        state = self._state(value_of(reduction))
+        match reduction.function:
+            case "mean":
+                return self._mean(state, self._state(counted(reduction, self.may_be_null))[0])
+            case "sum":
+                valid = self._valid(reduction)
+                return Cell(self._sum(state, dtype, valid), valid)
+            case "product":
+                valid = self._valid(reduction)
+                return Cell(self._product(state, dtype), valid)
+            case "min" | "max" | "any" | "all":
+                return Cell(state[0].to(_held(dtype)), self._valid(reduction))
+            case "min_by" | "max_by" | "first" | "last":
+                return Cell(state[2].to(_held(dtype)), state[3].ne(0))
+            case "custom":
+                return self._custom(reduction, state)
+            case name:
+                return STATISTICS[name](self.k, state, AGGREGATES[name].settings(reduction.options))
+
+    def _state(self, partial: Partial) -> tuple[Value, ...]:
+        return self.states[self.partials.index(largest(partial, self.partials))]
+
+    def _valid(self, reduction: Reduction) -> Value | None:
+        flag = flag_of(reduction, self.may_be_null)
+        return None if flag is None else self._state(flag)[0].ne(0)
+
+    def _sum(self, state: tuple[Value, ...], dtype: pa.DataType, valid: Value | None) -> Value:
+        if len(state) == 2:
+            return compensated_total(state)
+        goal = machine_type(dtype)
+        assert goal is not None
+        total = state[0]
+        if total.type == I128:
+            least, most = limits(goal)
+            outside = (total < least) | (total > most)
+            self.fail(outside if valid is None else outside & valid)
+        return total.to(goal)
+
+    def _mean(self, state: tuple[Value, ...], count: Value) -> Cell:
+        total = compensated_total(state) if len(state) == 2 else state[0].to(F64)
+        return Cell(total.div(_as_float(count)), count.ne(0))
+
+    def _custom(self, reduction: Reduction, state: tuple[Value, ...]) -> Cell:
+        definition = value_of(reduction).definition
+        assert definition is not None
+        return result_cell(self.k, definition, state, self.fail)
+
+    def _product(self, state: tuple[Value, ...], dtype: pa.DataType) -> Value:
+        """Compute a product. An empty product is 1, which fits, so overflow needs no presence test."""
+        if state[0].type.is_float:
+            return monoids.scaled_product(self.k, state)
+        read = monoids.unsigned_product if machine_type(dtype) == U64 else monoids.signed_product
+        value, beyond = read(state)
+        self.fail(beyond)
+        return value
+
+
+def _as_float(count: Value) -> Value:
+    """Convert a count: as the lowest bits of 2**52, which vector units support, unlike a 64-bit conversion."""
+    if count.type != I64:
+        return count.to(F64)
+    return Bitcast(count | _BITS_OF_2_52, F64) - 2.0**52
+
+
+def _held(dtype: pa.DataType) -> Type:
+    """The type of a value taken from a row: texts are codes."""
+    return machine_type(dtype) or I32
+
+
+def compensated_total(state: tuple[Value, ...]) -> Value:
+    """Add the rounding error, unless the sum is not finite: the compensation is then meaningless."""
+    total, lost = state
+    return select(is_nan(total - total), total, total + lost)

@@ -1,0 +1,320 @@
+"""Window types over sorted partitions: which windows exist, which are complete, and which rows later windows need.
+
+A window becomes a frame: a range of rows of one partition, with the window's bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from penstock.algorithms.sorted_partitions.partitions import Lanes
+from penstock.algorithms.window_grid import Windows
+from penstock.errors import WindowError
+from penstock.runtime.buffers import room, ticks_of
+from penstock.runtime.kernels import Call
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
+from penstock.runtime.time_limits import within_reach
+
+# A block has at least this many times the rows of a frame.
+FRAMES_A_BLOCK = 4
+
+Bounds = Callable[[int, int], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass
+class Frames:
+    """Rows lo … hi - 1 of each window, and the window's bounds. `in_order`: both bounds are known never to decrease."""
+
+    lo: np.ndarray
+    hi: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    in_order: ClassVar[bool] = False
+
+    def __len__(self) -> int:
+        return len(self.lo)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The number of rows of each window."""
+        found: np.ndarray = self.hi - self.lo
+        return found
+
+    def chosen(self, which: np.ndarray) -> Frames:
+        return Frames(self.lo[which], self.hi[which], self.start[which], self.end[which])
+
+    def sweep(self, begin: int, end: int, block: int | None) -> Iterator[Stretch]:
+        """Yield the frames begin … end - 1 in order, all at once or about `block` rows at a time."""
+        cuts = [begin, end] if block is None else self._cuts(begin, end, block)
+        for first, last in pairwise(cuts):
+            lo, hi = self.lo[first:last], self.hi[first:last]
+            yield Stretch(first, lo, hi, int((hi - lo).max()))
+
+    def _cuts(self, begin: int, end: int, rows: int) -> list[int]:
+        """Cut frames about every `rows` rows, and at least several frame lengths: else most rows would be read twice."""
+        if begin == end:
+            return []
+        lo, hi = self.lo[begin:end], self.hi[begin:end]
+        rows = max(rows, FRAMES_A_BLOCK * int((hi - lo).max()))
+        inner = begin + np.searchsorted(lo, np.arange(int(lo[0]) + rows, int(lo[-1]) + 1, rows))
+        found: list[int] = np.unique([begin, *inner, end]).tolist()
+        return found
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Neighbouring frames: the number of the first, their rows lo … hi - 1, and the length of the longest."""
+
+    first: int
+    lo: np.ndarray
+    hi: np.ndarray
+    longest: int
+
+    @property
+    def rows(self) -> int:
+        return int(self.hi[-1] - self.lo[0])
+
+
+class Gate(Protocol):
+    """The lateness and completeness rules of a window type."""
+
+    def late(self, times: np.ndarray, arrival_watermarks: np.ndarray) -> np.ndarray:
+        """Which rows are late, given the watermark at each row's arrival."""
+
+    def partly_late(self, times: np.ndarray, arrival_watermarks: np.ndarray) -> int:
+        """The number of rows, none of which is late, that arrived after some of their windows were complete."""
+
+    def completes(self, before: int, watermark: int) -> bool:
+        """Whether windows may be complete at `watermark` that were not complete at `before`."""
+
+    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
+        """Which rows later windows may hold."""
+
+    def ahead(self, watermark: int) -> int:
+        """The earliest time that results of later windows can have."""
+
+    def oldest(self, watermark: int) -> int:
+        """The earliest time that a later row can have without being late."""
+
+    def resume(self, watermark: int) -> None:
+        """Continue after all windows complete at a watermark have been emitted."""
+
+
+class Framing(Gate, Protocol):
+    """One window type over sorted partitions."""
+
+    def frames(self, lanes: Lanes, watermark: int) -> Frames:
+        """The windows that are complete at the watermark and have not been emitted."""
+
+
+class Released:
+    """The default rules: rows are processed in time order, once the watermark has passed them; rows behind it are late."""
+
+    def late(self, times: np.ndarray, arrival_watermarks: np.ndarray) -> np.ndarray:
+        behind: np.ndarray = times < arrival_watermarks
+        return behind
+
+    def partly_late(self, times: np.ndarray, arrival_watermarks: np.ndarray) -> int:
+        """Return 0: an accepted row is in all of its windows."""
+        return 0
+
+    def completes(self, before: int, watermark: int) -> bool:
+        return True
+
+    def oldest(self, watermark: int) -> int:
+        return watermark
+
+    def resume(self, watermark: int) -> None:
+        """Do nothing: the saved rows record which of them windows have processed."""
+
+
+@dataclass(frozen=True)
+class UnboundedFraming(Released):
+    """One window, complete at the end of input: from the first row of any key to the last. No row is late for it."""
+
+    def late(self, times: np.ndarray, arrival_watermarks: np.ndarray) -> np.ndarray:
+        return np.zeros(len(times), np.bool_)
+
+    def completes(self, before: int, watermark: int) -> bool:
+        return watermark == END_OF_TIME
+
+    def frames(self, lanes: Lanes, watermark: int) -> Frames:
+        if watermark != END_OF_TIME or not len(lanes):
+            return _no_frames()
+        lo, hi, times = lanes.bounds[:-1], lanes.bounds[1:], within_reach(lanes.times, 0, 1)
+        return Frames(lo, hi, np.full(len(lo), times.min()), np.full(len(lo), times.max() + 1))
+
+    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
+        return np.ones(len(lanes), np.bool_)
+
+    def ahead(self, watermark: int) -> int:
+        return START_OF_TIME if watermark != END_OF_TIME else END_OF_TIME
+
+    def oldest(self, watermark: int) -> int:
+        return START_OF_TIME
+
+
+@dataclass(frozen=True)
+class CarriedFraming(Released):
+    """Windows whose bounds are columns of the rows: the bounds are among the keys, so each partition is a window."""
+
+    start: str
+    end: str
+
+    def frames(self, lanes: Lanes, watermark: int) -> Frames:
+        first = lanes.bounds[:-1]
+        start, end = (ticks_of(lanes.column(name))[first] for name in (self.start, self.end))
+        found = Frames(first, lanes.bounds[1:], start, end)
+        return found if watermark == END_OF_TIME else found.chosen(end <= watermark)
+
+    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
+        later: np.ndarray = ticks_of(lanes.column(self.end)) > watermark
+        return later
+
+    def ahead(self, watermark: int) -> int:
+        return watermark
+
+
+@dataclass
+class GridFraming:
+    """Windows on a time grid. A row is late only if all its windows are complete."""
+
+    windows: Windows
+    call: Call
+    emitted: int = field(default=START_OF_TIME)
+
+    def late(self, times: np.ndarray, arrival_watermarks: np.ndarray) -> np.ndarray:
+        return self.windows.late(times, arrival_watermarks)
+
+    def partly_late(self, times: np.ndarray, arrival_watermarks: np.ndarray) -> int:
+        behind = np.flatnonzero(
+            times < arrival_watermarks
+        )  # a row at or after the watermark misses no window
+        return int(np.count_nonzero(self.windows.missed(times[behind], arrival_watermarks[behind])))
+
+    def completes(self, before: int, watermark: int) -> bool:
+        return self.windows.last_complete(watermark) > self.windows.last_complete(before)
+
+    def frames(self, lanes: Lanes, watermark: int) -> Frames:
+        """Count first, then fill: the number of windows is not known in advance."""
+        upto = self.windows.last_complete(watermark)
+        if upto <= self.emitted:
+            return _no_frames()
+        grid = self.windows.grid
+        within_reach(lanes.times, grid.offset + grid.size, grid.offset + grid.size + grid.every)
+        given = {"size": grid.size, "every": grid.every, "offset": grid.offset}
+        after = self.emitted + 1 if self.emitted > START_OF_TIME else START_OF_TIME
+        lo, hi, number = _filled(self.call, lanes, {**given, "after": after, "upto": upto})
+        self.emitted = upto
+        start = grid.offset + number * grid.every
+        return Frames(lo, hi, start, start + grid.size)
+
+    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
+        open_yet: np.ndarray = self.windows.last_holding(lanes.times) > self.emitted
+        return open_yet
+
+    def ahead(self, watermark: int) -> int:
+        return self.windows.next_result(self.emitted)
+
+    def oldest(self, watermark: int) -> int:
+        return watermark - self.windows.grid.size
+
+    def resume(self, watermark: int) -> None:
+        self.emitted = self.windows.last_complete(watermark)
+
+
+@dataclass
+class CalendarFraming:
+    """Windows on a calendar: a grid with explicitly listed bounds."""
+
+    bounds: Bounds
+    call: Call
+    emitted: int = field(default=START_OF_TIME)
+    next_end: tuple[int, int] = field(default=(START_OF_TIME, START_OF_TIME))
+
+    def late(self, times: np.ndarray, arrival_watermarks: np.ndarray) -> np.ndarray:
+        late = times < arrival_watermarks
+        if late.any():
+            behind = np.flatnonzero(late)
+            end = self._last_end(times[behind])
+            late[behind] = (end <= arrival_watermarks[behind]) & (
+                end > START_OF_TIME
+            )  # a row outside all windows is never late
+        return late
+
+    def partly_late(self, times: np.ndarray, arrival_watermarks: np.ndarray) -> int:
+        behind = np.flatnonzero(times < arrival_watermarks)
+        if not len(behind):
+            return 0
+        times, arrival_watermarks = times[behind], arrival_watermarks[behind]
+        _, ends = self.bounds(int(times.min()), int(times.max()))
+        first = np.append(ends, END_OF_TIME)[np.searchsorted(ends, times, side="right")]
+        return int(np.count_nonzero(first <= arrival_watermarks))
+
+    def completes(self, before: int, watermark: int) -> bool:
+        """Whether a window may end in (`before`, `watermark`]; the first end is cached, because many rows share `before`."""
+        if self.next_end[0] != before:
+            _, ends = self._around(before)
+            self.next_end = before, int(ends.min()) if len(ends) else START_OF_TIME
+        return self.next_end[1] <= watermark
+
+    def frames(self, lanes: Lanes, watermark: int) -> Frames:
+        times = lanes.times
+        if not len(times):
+            self.emitted = max(self.emitted, watermark)
+            return _no_frames()
+        starts, ends = self.bounds(int(times.min()), int(times.max()))
+        kept = (ends > self.emitted) & (ends <= watermark)
+        starts, ends = np.append(starts[kept], END_OF_TIME), np.append(ends[kept], END_OF_TIME)
+        self.emitted = max(self.emitted, watermark)
+        given = {"starts": starts, "ends": ends, "after": 0, "upto": len(starts) - 2}
+        lo, hi, number = _filled(self.call, lanes, given)
+        return Frames(lo, hi, starts[number], ends[number])
+
+    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
+        times = lanes.times
+        return self._last_end(times) > watermark if len(times) else np.zeros(0, np.bool_)
+
+    def _last_end(self, times: np.ndarray) -> np.ndarray:
+        """The end of the last window that holds each time; START_OF_TIME in the gaps between windows."""
+        starts, ends = self.bounds(int(times.min()), int(times.max()))
+        started = np.searchsorted(starts, times, side="right")
+        last = np.append(START_OF_TIME, ends)[started]
+        return np.where(last > times, last, START_OF_TIME)
+
+    def ahead(self, watermark: int) -> int:
+        return watermark
+
+    def oldest(self, watermark: int) -> int:
+        starts, _ = self._around(watermark)
+        return int(starts.min()) if len(starts) else watermark
+
+    def _around(self, watermark: int) -> tuple[np.ndarray, np.ndarray]:
+        """The windows that hold a watermark; none before the calendar begins, where no row can be either."""
+        try:
+            return self.bounds(watermark, watermark)
+        except WindowError:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+
+    def resume(self, watermark: int) -> None:
+        self.emitted = watermark
+
+
+def _filled(call: Call, lanes: Lanes, given: dict[str, object]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Run a frames kernel twice: to count, and to fill."""
+    given = {**given, "times": lanes.times, "bounds": lanes.bounds, "lanes": lanes.count}
+    nothing = {name: np.zeros(1, np.int64) for name in ("lo", "hi", "number")}
+    found = call({**given, **nothing, "capacity": 0})
+    lo, hi, number = (room(found) for _ in range(3))
+    call({**given, "lo": lo, "hi": hi, "number": number, "capacity": found})
+    return lo, hi, number
+
+
+def _no_frames() -> Frames:
+    nothing = np.zeros(0, np.int64)
+    return Frames(nothing, nothing, nothing, nothing)

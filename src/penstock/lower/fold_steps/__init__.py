@@ -1,1 +1,0 @@
-"""The steps of the fold kernel (`lower/fold.py`): pane, filter, cell."""

@@ -1,1 +1,0 @@
-"""Lower temporal expressions (signals) to kernels."""

@@ -1,0 +1,78 @@
+"""The distinct stage: one row for each value, kept in order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algorithms.hash_table.indexer import Indexer
+from penstock.algorithms.sort.sorting import Sorter
+from penstock.algorithms.sorted_partitions.held_rows import Held
+from penstock.algorithms.sorted_partitions.rows import Rows
+from penstock.loop.abi import numbered
+from penstock.runtime.buffers import indices
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch
+from penstock.state.state_table import StateTable, array_of
+
+
+def _flows(rows: Rows) -> list[TimedBatch]:
+    """Emit rows with the columns that order them, one batch per branch."""
+    if rows.branch is None:
+        return [TimedBatch(rows.batch, sequence=rows.sequence, counted=True)] if len(rows) else []
+    branches = [(int(branch), rows.chosen(rows.branch == branch)) for branch in np.unique(rows.branch)]
+    return [
+        TimedBatch(each.batch, sequence=each.sequence, branch=branch, counted=True)
+        for branch, each in branches
+    ]
+
+
+class DistinctStage:
+    """Keep one row for each value of the subset: the first in time order, or the last once input has ended."""
+
+    def __init__(
+        self,
+        held: Held,
+        subset: Sequence[str],
+        keep: str,
+        sorter: Sorter,
+        new_index: Callable[[], Indexer],
+    ) -> None:
+        self.held, self.subset, self.keep, self.sorter = held, list(subset), keep, sorter
+        self.seen = new_index()
+
+    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
+        self.held.add(flows)
+        return []
+
+    def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
+        if self.keep == "last" and watermark != END_OF_TIME:
+            return [], START_OF_TIME
+        rows = self.held.release(watermark)
+        if len(rows) == 0:
+            return [], watermark
+        order = self._order(rows)
+        known = len(self.seen)
+        numbers = self.seen.number([rows.column(name).take(indices(order)) for name in self.subset])
+        found, first = np.unique(numbers, return_index=True)
+        kept = np.sort(order[first[found >= known]])
+        return _flows(rows.chosen(kept)), watermark
+
+    def save(self) -> Mapping[str, StateTable]:
+        """Save the buffered rows, and the values already emitted."""
+        types = [self.held.schema.field(name).type for name in self.subset]
+        names = tuple(numbered("key", place) for place in range(len(types)))
+        seen = pa.Table.from_arrays(self.seen.values(types), names=list(names))
+        return {**self.held.save(self.subset), "seen": StateTable(seen, names)}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        self.held.load(tables)
+        if "seen" in tables:
+            self.seen.number([array_of(tables["seen"], name) for name in tables["seen"].column_names])
+
+    def _order(self, rows: Rows) -> np.ndarray:
+        order = rows.order(self.sorter)
+        if order is None:
+            order = np.arange(len(rows))
+        return order if self.keep == "first" else order[::-1]

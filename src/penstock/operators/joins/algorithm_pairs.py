@@ -1,0 +1,173 @@
+"""Pairs of large windows by a join algorithm: one window's key codes at a time, in result order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algorithms.joins.joiner import LazyJoiner, Pairs
+from penstock.algorithms.sorted_partitions.rows import Rows
+from penstock.operators.joins.completion import gives_left_rows, preserves
+from penstock.operators.joins.ordered_output import Ordered, with_alone_in_order
+from penstock.operators.joins.partitions import Kernels, Numbers
+from penstock.operators.joins.results import MOST_PAIRS, NULL_ROW, Residual, joined_pairs, satisfying
+from penstock.operators.joins.window_pairs import Batch, LanePairing, Pairing, numbers_of
+from penstock.operators.joins.windows import Placed
+from penstock.runtime.buffers import values_view
+from penstock.runtime.join_metrics import Chosen
+
+FEW_ROWS = 1 << 12  # windows with fewer rows are joined in one call, by partition
+MANY_PAIRS = 16  # pairs with equal keys per row, above which the condition's bounds are searched
+
+
+@dataclass(frozen=True)
+class Sorting:
+    """A pairing that sorts by the column that the condition bounds, and a joiner that counts pairs of equal keys."""
+
+    pairing: Pairing
+    counter: LazyJoiner
+
+
+@dataclass
+class AlgorithmPairing:
+    """Join window by window with a joiner; by partition if windows are small (unless `always`) or not contiguous."""
+
+    ordered: Ordered
+    always: bool
+    keys: tuple[tuple[str, ...], tuple[str, ...]]
+    residual: Residual | None
+    lanes: LanePairing
+    kernels: Kernels
+    band: Sorting | None = None
+    instead: Pairing | None = field(default=None, init=False)  # replaced the joiner in the last window
+
+    def chosen(self) -> Chosen:
+        """Return the algorithm that joined the last window."""
+        return self.ordered.chosen if self.instead is None else self.instead.chosen()
+
+    def parts(self, batch: Batch) -> Iterator[Pairs]:
+        windows, self.instead = slices(batch.placed), None
+        if windows is None or not (self.always or self._are_large(batch, len(windows))):
+            self.instead = self.lanes
+            yield from self.lanes.parts(batch)
+            return
+        left, right = self._codes(batch.left, batch.right, batch.numbers)
+        found = [self._window(left, right, *window) for window in windows]
+        yield satisfying(joined_pairs(found), self.residual, batch.left, batch.right)
+
+    @staticmethod
+    def _are_large(batch: Batch, windows: int) -> bool:
+        return len(batch.left) + len(batch.right) >= FEW_ROWS * max(windows, 1)
+
+    def codes(self, left: Rows, right: Rows) -> Pairs:
+        """Return a code for each key: an integer value itself, else the number of the key among all keys."""
+        return self._codes(left, right, lambda: numbers_of(left, right, self.keys, self.kernels))
+
+    def _codes(self, left: Rows, right: Rows, numbers: Callable[[], Numbers]) -> Pairs:
+        sides = zip((left, right), self.keys, strict=True)
+        columns = [[rows.batch.column(name) for name in names] for rows, names in sides]
+        if all(_are_whole(each) for each in columns):
+            one, other = (values_view(each[0]).astype(np.int64, copy=False) for each in columns)
+            return one, other
+        found = numbers()
+        return found.left, found.right
+
+    def pairs(self, left: Rows, right: Rows, codes: Pairs) -> Pairs:
+        """Return the pairs of one window that satisfy the condition, in order."""
+        if self.band is not None and self._are_many(codes):
+            return joined_pairs(list(self._sorted(self.band.pairing, left, right)))
+        found = self._window(*codes, (0, len(left)), (0, len(right)))
+        return satisfying(found, self.residual, left, right)
+
+    def _sorted(self, pairing: Pairing, left: Rows, right: Rows) -> Iterator[Pairs]:
+        nothing = np.zeros(0, np.int64)
+        zeros = [np.zeros(len(rows), np.int64) for rows in (left, right)]
+        placed = [Placed(each, each, nothing) for each in zeros]
+        numbers = partial(numbers_of, left, right, self.keys, self.kernels)
+        return pairing.parts(Batch(left, right, (placed[0], placed[1]), numbers))
+
+    def parts_of_window(self, left: Rows, right: Rows, codes: Pairs, how: str) -> Iterator[Pairs] | None:
+        """Return the pairs of one window in parts, if the parts are independent; else None.
+
+        Unmatched left rows are in order among the pairs, if `how` preserves them.
+        """
+        if gives_left_rows(how) or not (len(left) and len(right)):
+            return None
+        if self.band is not None and self._are_many(codes):
+            inner = not preserves(how, 0)  # other joins need the left rows that are in no part
+            return self._sorted(self.band.pairing, left, right) if inner else None
+        outer, threads = preserves(how, 0), self.kernels.shares(len(left) + len(right))
+        several = self.ordered.parts(*codes, threads, outer=outer, most=MOST_PAIRS)
+        if self.residual is None:
+            return several
+        return (self._satisfying(pairs, left, right, outer) for pairs in several)
+
+    def _satisfying(self, pairs: Pairs, left: Rows, right: Rows, outer: bool) -> Pairs:
+        """Return the pairs that satisfy the condition; with `outer`, also left rows without such a pair, with
+        NULL_ROW.
+        """
+        if not outer:
+            return satisfying(pairs, self.residual, left, right)
+        own, other = pairs
+        some = other != NULL_ROW
+        kept = satisfying((own[some], other[some]), self.residual, left, right)
+        first = int(own[0])
+        alone = with_alone_in_order((kept[0] - first, kept[1]), int(own[-1]) - first + 1, self.kernels)
+        return alone[0] + first, alone[1]
+
+    def _are_many(self, codes: Pairs) -> bool:
+        """Whether equal keys make so many pairs that sorting by the bounded column is cheaper."""
+        if self.band is None:
+            return False
+        rows = len(codes[0]) + len(codes[1])
+        count = self.band.counter.join(*codes, "count", self.kernels.shares(rows))
+        assert isinstance(count, int)
+        self.instead = self.band.pairing if count > MANY_PAIRS * rows else None
+        return self.instead is not None
+
+    def _window(
+        self, left: np.ndarray, right: np.ndarray, mine: tuple[int, int], its: tuple[int, int]
+    ) -> Pairs:
+        """Return the pairs of one window, by left row, then by right row."""
+        one, other = left[slice(*mine)], right[slice(*its)]
+        if not len(one) or not len(other):
+            return one[:0], other[:0]
+        threads = self.kernels.shares(len(one) + len(other))
+        own, partner = self.ordered.ordered(np.ascontiguousarray(one), np.ascontiguousarray(other), threads)
+        return _shifted(own, mine[0]), _shifted(partner, its[0])
+
+
+def _shifted(places: np.ndarray, by: int) -> np.ndarray:
+    """Add an offset to row indices; the sum may need 64 bits."""
+    return places.astype(np.int64) + by if by else places
+
+
+def _are_whole(columns: Sequence[pa.Array]) -> bool:
+    return len(columns) == 1 and is_whole(columns[0].type) and not columns[0].null_count
+
+
+def is_whole(dtype: pa.DataType) -> bool:
+    """Whether values of a type are stored as integers."""
+    return bool(pa.types.is_integer(dtype) or pa.types.is_temporal(dtype))
+
+
+def slices(placed: tuple[Placed, Placed]) -> list[tuple[tuple[int, int], tuple[int, int]]] | None:
+    """Return the rows of each window on both sides; None if a window's rows are not contiguous."""
+    runs = [_runs(each.end) for each in placed]
+    if runs[0] is None or runs[1] is None:
+        return None
+    return [(rows, runs[1][end]) for end, rows in runs[0].items() if end in runs[1]]
+
+
+def _runs(ends: np.ndarray) -> dict[int, tuple[int, int]] | None:
+    """Return the rows of each window by its end, if rows are in the order of window ends; else None."""
+    steps = np.diff(ends)
+    if bool((steps < 0).any()):
+        return None
+    cuts = np.concatenate([[0], np.flatnonzero(steps) + 1, [len(ends)]]).tolist() if len(ends) else []
+    return {int(ends[low]): (low, high) for low, high in pairwise(cuts)}

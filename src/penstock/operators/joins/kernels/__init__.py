@@ -1,0 +1,1 @@
+"""Kernels of joins over sorted partitions: matching ranges, and gathering of result columns."""

@@ -1,0 +1,223 @@
+"""Joins of large windows, one at a time: rows are in order of time, so a window's rows are contiguous.
+
+A window is two ranges of rows, found by binary search for its bounds. Pairs are found in result order and each
+window makes separate batches, so results are neither sorted nor concatenated afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import cycle, groupby
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algorithms.joins.joiner import Pairs
+from penstock.algorithms.sorted_partitions.rows import Rows
+from penstock.operators.joins.algorithm_pairs import FEW_ROWS, AlgorithmPairing
+from penstock.operators.joins.completion import (
+    alone,
+    gives_left_rows,
+    left_rows,
+    preserves,
+    unmatched,
+    with_alone,
+)
+from penstock.operators.joins.partitions import Kernels
+from penstock.operators.joins.results import NULL_ROW, Emitted, InWindows, Results, Shape
+from penstock.operators.joins.window_pairs import (
+    Batch,
+    Pairing,
+    WindowMatcher,
+    arranged,
+    arranged_parts,
+    numbers_of,
+)
+from penstock.operators.joins.window_report import Watch
+from penstock.operators.joins.windows import Placed, Run
+from penstock.runtime.buffers import room
+from penstock.runtime.stage import END_OF_TIME
+from penstock.runtime.threads import ahead
+
+LARGE = 1 << 20  # rows of a window that justify all threads
+
+JoinRun = Callable[[Run], Iterator[pa.RecordBatch]]
+
+
+class OneWindow(Protocol):
+    """Joins windows one at a time."""
+
+    def over(self, left: Rows, right: Rows) -> JoinRun:
+        """Take the rows of all windows; return a function that joins one window."""
+
+
+@dataclass(frozen=True)
+class WindowJoin:
+    """Joins one window by an algorithm, and reports the algorithm."""
+
+    pairing: AlgorithmPairing
+    how: str
+    shape: Shape
+    watch: Watch
+    alone: Callable[[], AlgorithmPairing]  # makes an equal pairing for one thread
+    made: list[AlgorithmPairing] = field(default_factory=list)  # made so far; their buffers are reused
+
+    def over(self, left: Rows, right: Rows) -> JoinRun:
+        codes = self.pairing.codes(left, right)
+        return lambda run: self.batches(run, left, right, codes)
+
+    def several(self, runs: Sequence[Run], left: Rows, right: Rows, codes: Pairs) -> Iterator[pa.RecordBatch]:
+        """Yield the results of windows in order; join several windows concurrently where that is faster."""
+        if not self._side_by_side(runs):
+            yield from (batch for run in runs for batch in self.batches(run, left, right, codes))
+            return
+        threads = self.pairing.kernels.threads
+        # A window uses the buffers of its pairing until its last batch is consumed, so each window in flight
+        # needs its own pairing.
+        self.made.extend(self.alone() for _ in range(threads + 1 - len(self.made)))
+        joins = [replace(self, pairing=each) for each in self.made]
+        found = (join.batches(run, left, right, codes) for join, run in zip(cycle(joins), runs, strict=False))
+        yield from ahead(found, threads)
+
+    def _side_by_side(self, runs: Sequence[Run]) -> bool:
+        """Whether one thread per window is faster than all threads per window, which synchronise often."""
+        many = len(runs) >= self.pairing.kernels.threads > 1 and self.pairing.residual is None
+        return many and all(run.rows < LARGE for run in runs)
+
+    def batches(self, run: Run, left: Rows, right: Rows, codes: Pairs) -> Iterator[pa.RecordBatch]:
+        """Yield the results of a window with contiguous rows; `codes` covers all rows."""
+        one, other = left.part(*run.left), right.part(*run.right)
+        mine, its = codes[0][slice(*run.left)], codes[1][slice(*run.right)]
+        found = self._parts(one, other, (np.ascontiguousarray(mine), np.ascontiguousarray(its)))
+        for results in self.watch.parts(run.rows, self.pairing.chosen, found):
+            yield from framed(results, run, one, other, self.shape, self.pairing.kernels.threads)
+
+    def _parts(self, left: Rows, right: Rows, codes: Pairs) -> Iterator[Results]:
+        """Yield the results of one window, in order; in parts of bounded size where the pairing supports it."""
+        parts = self.pairing.parts_of_window(left, right, codes, self.how)
+        if parts is None:
+            yield self._joined(left, right, codes)
+            return
+        strays = preserves(self.how, 1)
+        met = np.zeros(len(right) if strays else 0, np.bool_)
+        for own, other in parts:
+            if strays:
+                met[other[other != NULL_ROW]] = True
+            yield Results(own, other)
+        rows = np.flatnonzero(~met)
+        if len(rows):
+            yield Results(*alone(rows, 1))
+
+    def _joined(self, left: Rows, right: Rows, codes: Pairs) -> Results:
+        """Return the results of one window, in order."""
+        how, pairing = self.how, self.pairing
+        if pairing.residual is not None:
+            pairs = pairing.pairs(left, right, codes)
+            return arranged(pairs, (one_window(len(left)), one_window(len(right))), how, pairing.kernels)
+        threads = pairing.kernels.shares(len(left) + len(right))
+        if gives_left_rows(how):
+            return Results(*alone(left_rows(how, pairing.ordered.met(*codes, threads)), 0))
+        pairs = pairing.ordered.ordered(*codes, threads, outer=preserves(how, 0))
+        if not preserves(how, 1):
+            return Results(*pairs)
+        met = pairs[1][pairs[1] != NULL_ROW] if preserves(how, 0) else pairs[1]
+        strays = unmatched(len(right), met).astype(pairs[1].dtype)
+        return Results(*with_alone(pairs, strays, 1))
+
+
+@dataclass(frozen=True)
+class PairingJoin:
+    """Joins one window by any pairing."""
+
+    pairing: Pairing
+    how: str
+    keys: tuple[tuple[str, ...], tuple[str, ...]]
+    shape: Shape
+    kernels: Kernels
+    watch: Watch
+
+    def over(self, left: Rows, right: Rows) -> JoinRun:
+        return lambda run: self.batches(run, left, right)
+
+    def batches(self, run: Run, left: Rows, right: Rows) -> Iterator[pa.RecordBatch]:
+        """Yield the results of a window."""
+        one, other = left.part(*run.left), right.part(*run.right)
+        placed = one_window(len(one)), one_window(len(other))
+        numbers = partial(numbers_of, one, other, self.keys, self.kernels)
+        parts = self.pairing.parts(Batch(one, other, placed, numbers))
+        found = arranged_parts(parts, placed, self.how, self.kernels)
+        for results in self.watch.parts(run.rows, self.pairing.chosen, found):
+            yield from framed(results, run, one, other, self.shape, self.kernels.threads)
+
+
+@dataclass(frozen=True)
+class RunMatcher(InWindows):
+    """Joins in non-overlapping windows; `plain` joins windows that are small or whose rows are not contiguous."""
+
+    plain: WindowMatcher
+    join: WindowJoin
+
+    def completes(self, before: int, watermark: int) -> bool:
+        return self.plain.completes(before, watermark)
+
+    def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
+        always = self.join.pairing.always
+        runs = self.plain.windows.runs(left, right, always=always)
+        if runs is None:
+            return self.plain.emit(left, right, before, watermark)
+        ends = np.array([run.end for run in runs], np.int64)
+        complete = self.plain.windows.complete(ends, watermark).tolist()
+        kept = np.zeros(len(left), np.bool_), np.zeros(len(right), np.bool_)
+        for run, done in zip(runs, complete, strict=True):
+            if not done:
+                kept[0][slice(*run.left)] = kept[1][slice(*run.right)] = True
+        due = [run for run, done in zip(runs, complete, strict=True) if done]
+        return self._results(due, left, right), *kept
+
+    def _results(self, runs: Sequence[Run], left: Rows, right: Rows) -> Iterator[pa.RecordBatch]:
+        codes: Pairs | None = None
+        always = self.join.pairing.always
+        for large, some in groupby(runs, lambda run: always or run.rows >= FEW_ROWS):
+            if not large:
+                yield from self._together(list(some), left, right)
+                continue
+            codes = codes or self.join.pairing.codes(left, right)
+            yield from self.join.several(list(some), left, right, codes)
+
+    def _together(self, runs: list[Run], left: Rows, right: Rows) -> Iterable[pa.RecordBatch]:
+        """Join small consecutive windows in one call."""
+        one, other = (
+            left.part(*_around(run.left for run in runs)),
+            right.part(*_around(run.right for run in runs)),
+        )
+        made, _, _ = self.plain.emit(one, other, 0, END_OF_TIME)
+        return made
+
+
+def _around(spans: Iterator[tuple[int, int]]) -> tuple[int, int]:
+    """Return the range from the first to the last row of adjacent ranges, some of which are empty."""
+    some = [span for span in spans if span[0] < span[1]]
+    return (some[0][0], some[-1][1]) if some else (0, 0)
+
+
+def framed(
+    results: Results, run: Run, left: Rows, right: Rows, shape: Shape, threads: int
+) -> Iterator[pa.RecordBatch]:
+    """Return the results of one window as batches, with the window's bounds."""
+    results.start, results.end = (_constant(each, len(results)) for each in (run.start, run.end))
+    return shape.batches(results, left, right, threads)
+
+
+def one_window(rows: int) -> Placed:
+    """Place all rows in one window."""
+    zeros = np.zeros(rows, np.int64)
+    return Placed(zeros, zeros, np.ones(rows, np.bool_))
+
+
+def _constant(value: int, rows: int) -> np.ndarray:
+    made = room(rows)
+    made.fill(value)
+    return made

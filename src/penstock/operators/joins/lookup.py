@@ -1,0 +1,118 @@
+"""Joins of a stream with a table: each stream row is matched on arrival, without buffering."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algorithms.joins.joiner import Pairs
+from penstock.algorithms.sorted_partitions.rows import Rows, joined
+from penstock.operators.joins.completion import alone, gives_left_rows, left_rows, partnered
+from penstock.operators.joins.ordered_output import with_alone_in_order
+from penstock.operators.joins.partitions import Kernels, find, lay, number_keys
+from penstock.operators.joins.results import Residual, Results, Shape, pairs_of, satisfying
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.stage import TimedBatch
+from penstock.state.state_table import StateTable
+
+
+class TableStage:
+    """The stage that passes on the rows of a table."""
+
+    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
+        return flows
+
+    def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
+        return [], watermark
+
+    def save(self) -> Mapping[str, StateTable]:
+        """Save nothing: every run reads the table again."""
+        return {}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None: ...
+
+
+@dataclass
+class LookupStage:
+    """A stream and a table; `table` is the port of the table.
+
+    An unmatched row counts as filtered. A row with n matches counts as read n times. `paths` is the number of
+    times that downstream stages would have counted the row.
+    """
+
+    table: int
+    how: str
+    keys: tuple[tuple[str, ...], tuple[str, ...]]
+    residual: Residual | None
+    shape: Shape
+    schema: pa.Schema
+    kernels: Kernels
+    metrics: Metrics
+    paths: int
+    rows: list[pa.RecordBatch] = field(default_factory=list)
+
+    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
+        if port == self.table:
+            self.rows += [flow.batch for flow in flows]
+            return []
+        return [made for flow in flows if (made := self._met(flow)).batch.num_rows]
+
+    def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
+        return [], watermark
+
+    def save(self) -> Mapping[str, StateTable]:
+        """Save nothing: stream rows are not buffered, and every run reads the table again."""
+        return {}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None: ...
+
+    def _met(self, flow: TimedBatch) -> TimedBatch:
+        self.rows = [joined(self.rows, self.schema)]
+        stream, table = _plain(flow.batch), _plain(self.rows[0])
+        mine, its = self._chosen(self._pairs(stream, table), len(stream))
+        if not flow.counted:
+            self._count(mine, len(stream))
+        sides = (stream, table) if self.table else (table, stream)
+        results = Results(*((mine, its) if self.table else (its, mine)))
+        made = list(self.shape.batches(results, *sides, self.kernels.threads))
+        return flow.filtered(joined(made, self.shape.schema), mine)
+
+    def _count(self, passing: np.ndarray, rows: int) -> None:
+        met = int(np.count_nonzero(np.diff(passing))) + 1 if len(passing) else 0
+        self.metrics.filtered += (rows - met) * self.paths
+        self.metrics.read += (len(passing) - met) * self.paths
+
+    def _pairs(self, stream: Rows, table: Rows) -> Pairs:
+        """Return pairs of stream and table rows, by stream row, then by table row."""
+        names = self.keys if self.table else self.keys[::-1]
+        columns = [
+            [rows.batch.column(name) for name in each]
+            for rows, each in zip((stream, table), names, strict=True)
+        ]
+        numbers = number_keys(columns[0], columns[1], (len(stream), len(table)), self.kernels)
+        laid = [
+            lay(each, numbers.lanes, np.zeros(len(each), np.int64), self.kernels)
+            for each in (numbers.left, numbers.right)
+        ]
+        found = find(laid[0], laid[1], (0, 0), self.kernels)
+        if self.table:
+            return pairs_of(found, self.residual, stream, table, self.kernels)
+        plain = pairs_of(found, None, stream, table, self.kernels)
+        return satisfying(plain[::-1], self.residual, table, stream)[::-1]
+
+    def _chosen(self, pairs: Pairs, rows: int) -> Pairs:
+        """Add unmatched rows (left), or select rows by whether they match (semi, anti)."""
+        if self.how == "inner":
+            return pairs
+        if gives_left_rows(self.how):
+            return alone(left_rows(self.how, partnered(rows, pairs[0])), 0)
+        return with_alone_in_order(pairs, rows, self.kernels)
+
+
+def _plain(batch: pa.RecordBatch) -> Rows:
+    """Rows without times."""
+    nothing = np.zeros(batch.num_rows, np.int64)
+    return Rows(batch, nothing, None, None, np.ones(batch.num_rows, np.bool_))

@@ -1,0 +1,261 @@
+"""Result batches from pairs of rows, and the residual condition on pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algorithms.joins.joiner import Pairs
+from penstock.algorithms.sorted_partitions.results import check_range
+from penstock.algorithms.sorted_partitions.rows import Rows
+from penstock.operators.joins.gather_columns import (
+    Gather,
+    Work,
+    is_plain,
+    later_of,
+    same_memory,
+    share_out,
+)
+from penstock.operators.joins.partitions import Kernels, Ranges, blocks, expanded
+from penstock.physical.nodes import JoinColumn
+from penstock.runtime.buffers import indices, time_array, to_arrow, values_view
+from penstock.runtime.stage import END_OF_TIME
+from penstock.runtime.threads import run_on_threads
+
+NULL_ROW = -1
+MOST_PAIRS = 1 << 21  # filtered, and gathered into one batch, at a time
+
+# Result batches, made lazily, and masks of the left and right rows to retain.
+Emitted = tuple[Iterable[pa.RecordBatch], np.ndarray, np.ndarray]
+
+
+# For each side, how long after a row's time a result with that time may still be emitted; None: never.
+Waits = tuple[int | None, int | None]
+
+
+class InWindows:
+    """Joins that emit results when a window is complete: every pending row is in an open window and may match."""
+
+    waits: ClassVar[Waits] = (END_OF_TIME, END_OF_TIME)
+
+
+class RowByRow:
+    """Joins that emit results without waiting for a window: every row before the watermark may have results."""
+
+    def completes(self, before: int, watermark: int) -> bool:
+        return True
+
+
+@dataclass
+class Results:
+    """Ordered pairs: indices of left and right rows, NULL_ROW where there is none, and the bounds of their windows."""
+
+    left: np.ndarray
+    right: np.ndarray
+    start: np.ndarray | None = None
+    end: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    def chosen(self, which: np.ndarray) -> Results:
+        bounds = [None if each is None else each[which] for each in (self.start, self.end)]
+        return Results(self.left[which], self.right[which], *bounds)
+
+    def part(self, begin: int, end: int) -> Results:
+        bounds = [None if each is None else each[begin:end] for each in (self.start, self.end)]
+        return Results(self.left[begin:end], self.right[begin:end], *bounds)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The columns of a join's result, and the kernels that gather their values."""
+
+    columns: tuple[JoinColumn, ...]
+    schema: pa.Schema
+    gather: Gather
+
+    def batches(self, results: Results, left: Rows, right: Rows, threads: int) -> Iterator[pa.RecordBatch]:
+        for begin in range(0, len(results), MOST_PAIRS):
+            part = results.part(begin, begin + MOST_PAIRS)
+            yield self._batch(part, left, right, threads)
+
+    def _batch(self, results: Results, left: Rows, right: Rows, threads: int) -> pa.RecordBatch:
+        if not self.columns:
+            return pa.RecordBatch.from_struct_array(pa.nulls(len(results), pa.struct([])))
+        sides = _Picked(left, results.left), _Picked(right, results.right)
+        due = [
+            self._due(column, results, *sides) for column in self.columns
+        ]  # gathered columns precede the time column, which may reuse them
+        share_out([work for _, work in due if work is not None], len(results), threads)
+        arrays: list[pa.Array] = [None] * len(due)
+
+        def fill(first: int, step: int) -> None:
+            for place in range(first, len(due), step):
+                arrays[place] = due[place][0]()
+
+        step = min(threads, len(due)) if len(results) > 1 << 14 else 1
+        run_on_threads([partial(fill, first, step) for first in range(step)])
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _due(self, column: JoinColumn, results: Results, left: _Picked, right: _Picked) -> _Due:
+        """Return the function that makes a column, and the gather work that must run before it."""
+        dtype = self.schema.field(column.name).type
+        match column.origin:
+            case "left":
+                return self._fetched(left, column.source)
+            case "right":
+                return self._fetched(right, column.source)
+            case "key" if left.there is None:
+                return self._fetched(left, column.source)
+            case "key":
+                return partial(left.or_else, column.source, right, column.partner), None
+            case "time":
+                return self._later(left, right, dtype)
+            case "start":
+                return partial(_bound, results.start, dtype), None
+            case _:
+                return partial(_bound, results.end, dtype), None
+
+    def _fetched(self, side: _Picked, name: str) -> _Due:
+        array = side.rows.batch.column(name)
+        if side.are_all:
+            return lambda: array, None
+        if side.there is not None or not is_plain(array):
+            return partial(side.taken, name), None
+        values = values_view(array)
+        out, work = self.gather.column(values, side.places)
+        if same_memory(values, side.rows.times):
+            side.fetched_times = out
+        return partial(to_arrow, out, None, array.type), work
+
+    def _later(self, left: _Picked, right: _Picked, dtype: pa.DataType) -> _Due:
+        if left.there is not None or right.there is not None:
+            return lambda: time_array(np.maximum(left.times(), right.times()), dtype), None
+        at_hand = left.times_at_hand(), right.times_at_hand()
+        if at_hand[0] is not None and at_hand[1] is not None:
+            out, work = later_of(at_hand[0], at_hand[1])
+        else:
+            times = np.ascontiguousarray(left.rows.times), np.ascontiguousarray(right.rows.times)
+            out, work = self.gather.later_of(times, (left.places, right.places))
+        return partial(time_array, out, dtype), work
+
+
+_Due = tuple[Callable[[], pa.Array], Work | None]  # makes an array, after this work
+
+
+def _bound(ticks: np.ndarray | None, dtype: pa.DataType) -> pa.Array:
+    assert ticks is not None
+    check_range(ticks, dtype)
+    return time_array(ticks, dtype)
+
+
+class _Picked:
+    """Rows of one side selected by index; NULL_ROW gives nulls."""
+
+    def __init__(self, rows: Rows, places: np.ndarray) -> None:
+        self.rows, self.places = rows, np.ascontiguousarray(places)
+        self.there = None if not len(places) or int(places.min()) >= 0 else places >= 0
+        self.fetched_times: np.ndarray | None = None  # set when a result column holds the row times
+
+    @cached_property
+    def index(self) -> pa.Array:
+        dtype = pa.int32() if self.places.dtype == np.int32 else pa.int64()
+        return to_arrow(self.places, self.there, dtype)
+
+    @cached_property
+    def are_all(self) -> bool:
+        """Whether the selection is every row once and in order; the result then reuses the side's columns."""
+        places = self.places
+        if len(places) != len(self.rows) or not len(places) or places[0] or places[-1] != len(places) - 1:
+            return False
+        return bool((places[1:] > places[:-1]).all())
+
+    def taken(self, name: str) -> pa.Array:
+        column = self.rows.batch.column(name)
+        if not len(column):
+            return pa.nulls(len(self.places), column.type)
+        return column.take(self.index)
+
+    def times(self) -> np.ndarray:
+        if not len(self.rows):
+            return np.full(len(self.places), np.iinfo(np.int64).min)
+        times = self.rows.times[self.places]
+        return times if self.there is None else np.where(self.there, times, np.iinfo(np.int64).min)
+
+    def times_at_hand(self) -> np.ndarray | None:
+        """The times of all pairs, if they need no gather of their own."""
+        return self.rows.times if self.are_all else self.fetched_times
+
+    def or_else(self, name: str, other: _Picked, partner: str) -> pa.Array:
+        if self.there is None:
+            return self.taken(name)
+        both = pa.concat_arrays([self.rows.batch.column(name), other.rows.batch.column(partner)])
+        places = np.where(self.there, self.places, len(self.rows) + other.places)
+        return both.take(indices(places))
+
+
+# --- residual -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A residual condition on pairs. `columns` lists its inputs: the name in the condition, the side, the
+    side's column.
+
+    `holds` takes a batch of these columns with a number for each pair, and returns the numbers of the pairs
+    that satisfy it.
+    """
+
+    columns: tuple[tuple[str, int, str], ...]
+    number: str
+    holds: Callable[[pa.RecordBatch], np.ndarray]
+
+    def among(self, pairs: Pairs, left: Rows, right: Rows) -> np.ndarray:
+        """Return the indices of the pairs that satisfy the condition."""
+        sides = _Picked(left, pairs[0]), _Picked(right, pairs[1])
+        arrays = [sides[side].taken(name) for _, side, name in self.columns]
+        names = [name for name, _, _ in self.columns]
+        numbers = indices(np.arange(len(pairs[0])))
+        return self.holds(pa.RecordBatch.from_arrays([*arrays, numbers], [*names, self.number]))
+
+
+def pairs_of(ranges: Ranges, residual: Residual | None, left: Rows, right: Rows, kernels: Kernels) -> Pairs:
+    """Return the pairs of all ranges that satisfy the condition."""
+    if residual is None:
+        return expanded(ranges, 0, len(ranges.first), kernels)
+    return joined_pairs(list(parts_of(ranges, residual, left, right, kernels)))
+
+
+def parts_of(
+    ranges: Ranges, residual: Residual | None, left: Rows, right: Rows, kernels: Kernels
+) -> Iterator[Pairs]:
+    """Yield the pairs of all ranges that satisfy the condition, one block of left rows at a time."""
+    for begin, end in blocks(ranges.counts, MOST_PAIRS):
+        yield satisfying(expanded(ranges, begin, end, kernels), residual, left, right)
+
+
+def satisfying(pairs: Pairs, residual: Residual | None, left: Rows, right: Rows) -> Pairs:
+    """Return the pairs that satisfy the condition; without one, all pairs."""
+    if residual is None or not len(pairs[0]):
+        return pairs
+    parts = []
+    for begin in range(0, len(pairs[0]), MOST_PAIRS):
+        own, other = (each[begin : begin + MOST_PAIRS] for each in pairs)
+        kept = residual.among((own, other), left, right)
+        parts.append((own[kept], other[kept]))
+    return joined_pairs(parts)
+
+
+def joined_pairs(several: Sequence[Pairs]) -> Pairs:
+    if len(several) == 1:
+        return several[0]
+    nothing = [np.zeros(0, np.int64)]
+    return np.concatenate([*nothing, *(own for own, _ in several)]), np.concatenate(
+        [*nothing, *(other for _, other in several)]
+    )

@@ -1,0 +1,1 @@
+"""Aggregates over the rows behind each row: frames (`frames.py`) and results (`results.py`)."""

@@ -1,0 +1,143 @@
+"""Look-backs as frames: one for each new row, in partition order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from penstock.algorithms.sorted_partitions.frames import Frames, Released, Stretch
+from penstock.algorithms.sorted_partitions.partitions import Lanes
+from penstock.runtime.buffers import room
+from penstock.runtime.kernels import Call
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
+from penstock.types.windows import LookBack
+
+# The bounds of BLOCK frames stay in the cache until they are used. If frames are long, so that a block begins with
+# many rows of the previous one, blocks grow up to MOST.
+BLOCK, MOST = 1 << 15, 1 << 18
+SEVERAL = 4
+
+
+@dataclass(frozen=True)
+class LookBackFraming(Released):
+    """Several look-backs at once. `calls` find the frames of each: a span of time, or the rows before a delay."""
+
+    spans: tuple[LookBack, ...]
+    calls: tuple[Call, ...]
+
+    def frames(self, lanes: Lanes) -> list[Frames]:
+        """The frames of new rows, for each look-back."""
+        whole = [Behind(lanes, span, call) for span, call in zip(self.spans, self.calls, strict=True)]
+        if lanes.all_fresh:
+            return list(whole)
+        new = np.flatnonzero(lanes.fresh)
+        return [each.chosen(new) for each in whole]
+
+    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
+        """The rows that a row at the watermark, or the next row of its partition, would look back on."""
+        kept = np.zeros(len(lanes), np.bool_)
+        for span in self.spans:
+            reach = span.delay + (span.size or 0)
+            kept |= lanes.times >= max(watermark - reach, START_OF_TIME)
+            if span.rows is not None:
+                kept |= self._last_rows(span, lanes, watermark)
+        return kept
+
+    @staticmethod
+    def _last_rows(span: LookBack, lanes: Lanes, watermark: int) -> np.ndarray:
+        """The last rows of each partition; with a delay, of the rows older than the delay."""
+        assert span.rows is not None
+        rows = np.diff(lanes.bounds)
+        ends = lanes.bounds[1:]
+        if span.delay:
+            passed = np.concatenate([[0], np.cumsum(lanes.times < watermark - span.delay)])
+            ends = lanes.bounds[:-1] + passed[lanes.bounds[1:]] - passed[lanes.bounds[:-1]]
+        last: np.ndarray = np.arange(len(lanes)) >= np.repeat(ends - span.rows, rows)
+        return last
+
+    def ahead(self, watermark: int) -> int:
+        return watermark
+
+
+class Behind(Frames):
+    """The look-back of each row, computed on access: block by block in `sweep`, else all at once."""
+
+    def __init__(self, lanes: Lanes, span: LookBack, call: Call) -> None:
+        self.lanes, self.span_of, self.call = lanes, span, call
+        self.times = lanes.times
+
+    def __len__(self) -> int:
+        return len(self.lanes)
+
+    @cached_property
+    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        lo, hi = room(len(self)), room(len(self))
+        if len(self):
+            self._find(0, len(self), lo, hi)
+        return lo, hi
+
+    @property
+    def lo(self) -> np.ndarray:  # type: ignore[override]  # frames are read-only
+        return self._bounds[0]
+
+    @property
+    def hi(self) -> np.ndarray:  # type: ignore[override]
+        return self._bounds[1]
+
+    @property
+    def start(self) -> np.ndarray:  # type: ignore[override]
+        return self.lanes.times
+
+    end = start
+
+    def sweep(self, begin: int, end: int, block: int | None) -> Iterator[Stretch]:
+        """Yield the frames begin … end - 1 block by block; blocks reuse the same memory."""
+        lo, hi = room(2 * MOST).reshape(2, MOST)
+        block = block or BLOCK
+        while begin < end:
+            rows = min(block, end - begin)
+            longest = self._find(begin, begin + rows, lo, hi)
+            yield Stretch(begin, lo[:rows], hi[:rows], longest)
+            begin += rows
+            if SEVERAL * longest > block:
+                block = min(2 * block, MOST)
+
+    def _find(self, begin: int, end: int, lo: np.ndarray, hi: np.ndarray) -> int:
+        """Write the bounds of the frames begin … end - 1; return the length of the longest."""
+        if self.span_of.rows is None:
+            return self._by_time(begin, end, lo, hi)
+        hi, lo = hi[: end - begin], lo[: end - begin]
+        if self.span_of.delay:
+            self._by_time(begin, end, lo, hi)
+        else:
+            hi[:] = np.arange(begin, end) + (self.span_of.closed != "left")
+        np.maximum(hi - self.span_of.rows, self._lane_starts(begin, end), out=lo)
+        return int((hi - lo).max())
+
+    def _lane_starts(self, begin: int, end: int) -> np.ndarray:
+        bounds = self.lanes.bounds
+        if len(bounds) == 2:
+            return bounds[:1]
+        started: np.ndarray = bounds[self.lanes.of_rows(np.arange(begin, end))]
+        return started
+
+    def _by_time(self, begin: int, end: int, lo: np.ndarray, hi: np.ndarray) -> int:
+        """Find frames by time, starting from the look-back of the first row, which is found by binary search."""
+        span, lanes = self.span_of, self.lanes
+        lane = int(np.searchsorted(lanes.bounds, begin, side="right")) - 1
+        first = int(lanes.bounds[lane])
+        now = int(self.times[begin]) - span.delay
+        since = span.size or 0
+        limits = [max(limit, START_OF_TIME) for limit in (now, now - since)]
+        right, left = np.searchsorted(self.times[first:begin], limits).tolist()
+        given = {"times": self.times, "bounds": lanes.bounds, "lo": lo, "hi": hi, "lane": lane}
+        given |= {"since": _unsigned(span.delay + since), "until": span.delay, "begin": begin, "end": end}
+        return self.call({**given, "left": first + left, "right": first + right})
+
+
+def _unsigned(distance: int) -> int:
+    """Return a distance as an unsigned 64-bit word: size and delay together may be 2^63."""
+    return distance - (1 << 64) if distance > END_OF_TIME else distance

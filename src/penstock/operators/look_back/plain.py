@@ -1,0 +1,20 @@
+"""The plain twin of `LookBack`: each row with the reductions over the rows of its key behind it."""
+
+from __future__ import annotations
+
+from penstock.ir.samples import Sample
+from penstock.ir.windows import behind
+from penstock.operators.plain_rows import Rows, lanes, reduced, with_reduced
+from penstock.physical import nodes as ph
+
+
+def look_back(op: ph.LookBack, node: ph.Node, given: ph.Node, samples: Rows) -> Rows:
+    """Return all rows in order of time."""
+    found = []
+    for rows in lanes(samples, op.keys, given.clock).values():
+        for place, (time, sample) in enumerate(rows):
+            spans = [[each for _, each in behind(span, rows, place)] for span in op.spans]
+            values = reduced(op.reductions, spans, given.schema)
+            row = with_reduced(sample.row, values, node.schema)
+            found.append(((time, sample.rank), Sample(row, sample.rank)))
+    return [each for _, each in sorted(found, key=lambda pair: pair[0])]

@@ -1,0 +1,147 @@
+"""Step 3 of the fold: add rows to the cells of (pane, key), each row wholly or not at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.algorithms.expressions.cells import Cell, disjunction, is_nan
+from penstock.algorithms.monoids import Values
+from penstock.algorithms.partials import PRESENT
+from penstock.algorithms.partials.contribution import Contribution
+from penstock.loop.abi import NEED_KEYS, NEED_SLOTS, NEED_WIDE
+from penstock.loop.nodes import I64, U64, Overflows, Value, Var, as_value, const, select
+from penstock.operators.pane_aggregate.kernels.fold_steps.frame import Frame, Update
+from penstock.operators.pane_aggregate.kernels.fold_steps.panes import CurrentPane
+from penstock.operators.pane_aggregate.kernels.fold_steps.rows import Chosen
+
+_FEW_STATES = 3  # per row: its presence, and a sum or two
+
+
+@dataclass(frozen=True)
+class Addition:
+    """Adds the chosen rows of a chunk of `n` rows."""
+
+    frame: Frame
+    pane: CurrentPane
+    n: Var
+    chosen: Chosen
+
+    def write(self) -> None:
+        """Emit two loops: the code for several panes would slow the common case of one."""
+        k = self.frame.k
+        with k.if_(self.chosen.count > 0):  # a pane without rows must not take a slot
+            if self.frame.spec.time.implied:
+                self._to_one_pane()
+            else:
+                with k.if_(self.pane.single):
+                    self._to_one_pane()
+                with k.else_():
+                    self._to_several_panes()
+        self.frame.tally(self.n, self.chosen.count)
+
+    def _to_one_pane(self) -> None:
+        frame, k = self.frame, self.frame.k
+        base: Value = const(0, I64)
+        if not frame.spec.sparse:
+            slot = frame.panes.find(k, self.pane.number, lambda: frame.leave(NEED_SLOTS, frame.at))
+            base = k.var("base", slot * frame.width)
+        with self.chosen.each(unrolled=self._light()) as (row, j):
+            self._row(row, j, base)
+
+    def _light(self) -> bool:
+        """Whether the work per row is small: unrolled code then compiles fast, and loop overhead matters."""
+        spec = self.frame.spec
+        states = sum(len(monoid.states) for monoid in spec.monoids)
+        return spec.key_table == "dense" and len(spec.keys) == 1 and states <= _FEW_STATES
+
+    def _to_several_panes(self) -> None:
+        """Look the pane up again only when a row lies outside the previous row's pane."""
+        k = self.frame.k
+        slot = k.var("slot", -1)
+        with self.chosen.each() as (row, j):
+            time = k.var("time", self.frame.time_at(row))
+            with k.if_(~self.pane.inside(time)):
+                self.pane.enter(time)
+                k.set(slot, -1)
+            self._row(row, j, self._base_of(slot, row, j))
+
+    def _base_of(self, slot: Var, row: Value, j: Value) -> Value:
+        """The first cell of the current pane's row in the grid."""
+        frame, k = self.frame, self.frame.k
+        if frame.spec.sparse:
+            return const(0, I64)
+        with k.if_(slot < 0):
+            k.set(slot, frame.panes.find(k, self.pane.number, lambda: self._stop(NEED_SLOTS, row, j)))
+        return k.var("base", slot * frame.width)
+
+    def _stop(self, why: int, row: Value, j: Value) -> None:
+        """Return before a row that cannot be added yet."""
+        self.frame.tally(row - self.frame.at, j)
+        self.frame.leave(why, row)
+
+    # -- one row -----------------------------------------------------------------------------------
+
+    def _row(self, row: Value, j: Value, base: Value) -> None:
+        k = self.frame.k
+        at = k.var("place", self._place(row, j)) + base
+        contributions = self.frame.contributions(row)
+        updates = [self._update(m, at, *added) for m, added in enumerate(contributions)]
+        overflow = self._overflow(updates, contributions)
+        if overflow is not None:
+            with k.if_(overflow):
+                self._stop(NEED_WIDE, row, j)
+        self._store(at, updates)
+
+    def _place(self, row: Value, j: Value) -> Value:
+        """The group of the row's key."""
+        frame, k = self.frame, self.frame.k
+        lowering = frame.lowering(row)
+        cells = [lowering.lower(key) for key in frame.spec.keys]
+        place, beyond = frame.keys.locate(k, [Cell(self.pane.number), *cells] if frame.spec.sparse else cells)
+        if beyond is not None:
+            with k.if_(beyond):
+                self._stop(NEED_KEYS, row, j)
+        return place
+
+    def _update(self, m: int, at: Value, values: Values, active: Value | None) -> Update:
+        k, buffers = self.frame.k, self.frame.states[m]
+        old = tuple(k.var("old", buffer[at]) for buffer in buffers)
+        return Update(buffers, old, self.frame.spec.monoids[m].step(k, old, values), active)
+
+    def _overflow(self, updates: Sequence[Update], contributions: Sequence[Contribution]) -> Value | None:
+        """Whether a 64-bit sum would overflow with the row; None if there are no such sums."""
+        overflows: list[Value] = []
+        for monoid, update, (values, active) in zip(
+            self.frame.spec.monoids, updates, contributions, strict=True
+        ):
+            if monoid.guarded:
+                leaves = _leaves_64_bits(update.old[0], values[0])
+                overflows.append(leaves if active is None else leaves & active)
+        return disjunction(overflows)
+
+    def _store(self, at: Value, updates: Sequence[Update]) -> None:
+        spec, k = self.frame.spec, self.frame.k
+        if spec.partials[0] == PRESENT and len(updates) > 1:
+            self._mark_present(at, updates[1].old[0], spec.monoids[1].states[0].identity)
+            updates = updates[1:]
+        for each in updates:
+            for buffer, before, after in zip(each.buffers, each.old, each.new, strict=True):
+                k.store(buffer, at, after if each.active is None else select(each.active, after, before))
+
+    def _mark_present(self, at: Value, old: Value, identity: float) -> None:
+        """Mark a cell whose second state is still the identity, as it is on the first row.
+
+        The branch is taken once per cell and predicted afterwards; a store per row would cost more.
+        """
+        k = self.frame.k
+        with k.if_(is_nan(old) if math.isnan(identity) else old.eq(as_value(identity, old.type))):
+            k.store(self.frame.states[0][0], at, 1)
+
+
+def _leaves_64_bits(total: Value, value: Value) -> Value:
+    """Whether adding a value to a signed 64-bit sum overflows, or the value does not fit one."""
+    signed = value.to(I64)
+    overflow = Overflows("add", total, signed)
+    return overflow | (signed < 0) if value.type == U64 else overflow

@@ -1,0 +1,63 @@
+"""Step 2 of the fold: select the rows of a chunk that pass the filter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from penstock.algorithms.selection import Selection, Watcher
+from penstock.loop.abi import LANES
+from penstock.loop.nodes import I32, I64, U8, Buffer, Value, Var, const, select
+from penstock.operators.pane_aggregate.kernels.fold_steps.frame import CHUNK, Frame
+
+_HALF = CHUNK // 2 + 3 * LANES  # capacity of the list of half a chunk
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The selection: `count` rows of the chunk, all of them or those listed by their numbers in the batch.
+
+    If the halves of the chunk have separate lists, `first` is the length of the first.
+    """
+
+    frame: Frame
+    count: Var
+    rows: Buffer | None = None
+    first: Var | None = None
+
+    @contextmanager
+    def each(self, unrolled: bool = False) -> Iterator[tuple[Value, Value]]:
+        """Loop over the selection: the row of the batch, and the number of selected rows before it."""
+        k = self.frame.k
+        if self.first is None:
+            with k.for_(0, self.count, "j") as j:
+                yield k.var("row", self.frame.at + j if self.rows is None else self.rows[j].to(I64)), j
+            return
+        assert self.rows is not None
+        with k.for_(0, 2, "half", scalar=True) as half:
+            before = k.var("before", select(half.eq(0), const(0, I64), self.first))
+            listed = k.var("listed", select(half.eq(0), self.first, self.count - self.first))
+            begin = k.var("begin", half * _HALF)
+            with k.for_(0, listed, "i", unrolled=unrolled) as i:
+                yield k.var("row", self.rows[begin + i].to(I64)), before + i
+
+
+def select_chunk(frame: Frame, n: Var, watch: Watcher | None = None) -> Chosen:
+    """Apply the filter to a chunk; with a watcher, to both halves of the chunk in one loop."""
+    if frame.spec.where is None:
+        return Chosen(frame, n)
+    k = frame.k
+    rows = k.local("chosen", I32, 2 * _HALF)
+    positions = k.shared_buffer("positions", "", U8)
+
+    def passes(r: Value) -> Value:
+        found = frame.passes(frame.at + r)
+        assert found is not None
+        return found
+
+    selection = Selection(k, frame.at, passes, rows, positions)
+    if watch is None:
+        return Chosen(frame, selection.rows(n), rows)
+    first, second = selection.halves(n, watch, _HALF)
+    return Chosen(frame, k.var("count", first + second), rows, first)

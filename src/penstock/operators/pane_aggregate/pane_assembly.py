@@ -1,0 +1,111 @@
+"""Assemble panes into windows: which windows exist, and which are complete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.algorithms.hash_table.keys import HashKeys
+from penstock.algorithms.window_grid import Windows
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
+
+_FEW_WINDOWS = 64  # so few are looked up among the panes; of more, those without panes are skipped first
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Windows as ranges of panes: frame f is window numbers[f]; `order` lists slots in pane order.
+
+    The frame's panes are order[first[f]] … order[last[f] - 1]; cuts[f] lies between. `overlapping`: some window has
+    several panes.
+    """
+
+    numbers: np.ndarray
+    order: np.ndarray
+    first: np.ndarray
+    cuts: np.ndarray
+    last: np.ndarray
+    overlapping: bool
+    ascending: bool = True  # whether `numbers` ascends over all frames, not only within a key
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The smallest and the largest window number."""
+        if self.ascending:
+            return int(self.numbers[0]), int(self.numbers[-1])
+        return int(self.numbers.min()), int(self.numbers.max())
+
+
+def frames_of_panes(windows: Windows, panes: np.ndarray, after: int, upto: int) -> Frames:
+    """Frames over the slots of a grid table."""
+    order = panes.argsort(kind="stable")
+    panes = panes[order]
+    if windows.span == windows.step == 1:  # each pane is a window
+        begin = 0 if after == START_OF_TIME else int(panes.searchsorted(after, "right"))
+        chosen = np.arange(begin, len(panes) if upto == END_OF_TIME else panes.searchsorted(upto, "right"))
+        ends = chosen + 1
+        return Frames(panes[begin : begin + len(chosen)], order, chosen, ends, ends, overlapping=False)
+    if after > START_OF_TIME and upto - after <= _FEW_WINDOWS:
+        return _frames_of_few(windows, np.arange(after + 1, upto + 1), panes, order)
+    low, high = windows.holding(panes, after, upto)
+    _, numbers = _first_held(low, high, np.zeros(len(panes), np.int64))
+    first, cuts, last = (np.searchsorted(panes, bound) for bound in windows.bounds(numbers))
+    return Frames(numbers, order, first, cuts, last, _overlapping(first, last))
+
+
+def _frames_of_few(windows: Windows, numbers: np.ndarray, panes: np.ndarray, order: np.ndarray) -> Frames:
+    """Frames of those of the given windows that hold a pane."""
+    first, cuts, last = panes.searchsorted(windows.bounds(numbers))
+    held = last > first
+    if not held.all():
+        numbers, first, cuts, last = (each[held] for each in (numbers, first, cuts, last))
+    return Frames(numbers, order, first, cuts, last, _overlapping(first, last))
+
+
+def frames_of_pairs(windows: Windows, keys: HashKeys, after: int, upto: int) -> Frames:
+    """Frames of single keys over the pairs of a sparse table, in key order if a window has several pairs."""
+    panes, *words = (each[: keys.count] for each in keys.words)
+    by_key = [] if windows.span == 1 else [keys.nulls[: keys.count] >> 1, *words]
+    order = np.lexsort([panes, *by_key])
+    panes, lane = panes[order], _lanes([each[order] for each in by_key], len(order))
+    low, high = windows.holding(panes, after, upto)
+    if windows.span == 1:  # each pair is a window
+        chosen = np.flatnonzero(low <= high)
+        ends = chosen + 1
+        return Frames(low[chosen], order, chosen, ends, ends, overlapping=False)
+    first, numbers = _first_held(low, high, lane)
+    known = np.unique(panes)
+    rank = lane * (len(known) + 1) + np.searchsorted(known, panes)
+    _, cut, end = (
+        lane[first] * (len(known) + 1) + np.searchsorted(known, b) for b in windows.bounds(numbers)
+    )
+    cuts, last = np.searchsorted(rank, cut), np.searchsorted(rank, end)
+    return Frames(numbers, order, first, cuts, last, _overlapping(first, last), ascending=False)
+
+
+def _overlapping(first: np.ndarray, last: np.ndarray) -> bool:
+    return bool((last - first > 1).any())
+
+
+def _lanes(columns: list[np.ndarray], length: int) -> np.ndarray:
+    """Number the runs of rows that are equal in all columns."""
+    changes = np.zeros(length, bool)
+    for column in columns:
+        changes[1:] |= column[1:] != column[:-1]
+    return np.cumsum(changes)
+
+
+def _first_held(low: np.ndarray, high: np.ndarray, lane: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All windows in the ranges low[i] … high[i], each once per key, and the first i whose range has it.
+
+    `lane` numbers the keys. Within a key both bounds ascend.
+    """
+    again = lane[1:] == lane[:-1]
+    low[1:] = np.where(again, np.maximum(low[1:], high[:-1] + 1), low[1:])
+    counts = np.where(low <= high, high - low + 1, 0)  # distant bounds may wrap around to low > high
+    first = np.repeat(np.arange(len(low)), counts)
+    return first, low[first] + np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)

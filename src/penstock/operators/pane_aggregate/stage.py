@@ -1,0 +1,445 @@
+"""The windowed aggregation stage: folds rows into pane tables on all threads and emits complete windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property, partial
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.algorithms.hash_table.keys import DenseKeys
+from penstock.algorithms.window_grid import windows_on
+from penstock.errors import OverflowError
+from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED
+from penstock.loop.morsels import Morsels, Progress
+from penstock.operators.pane_aggregate.bound_fold import BoundFold
+from penstock.operators.pane_aggregate.emission import emit
+from penstock.operators.pane_aggregate.pane_ownership import (
+    CELLS_WORTH_THREADS,
+    copy_overlap,
+    disjoint,
+    is_cheap_to_merge,
+    runs_of,
+)
+from penstock.operators.pane_aggregate.parallel_aggregation import fold_in_parallel
+from penstock.operators.pane_aggregate.program import WindowProgram
+from penstock.operators.pane_aggregate.state import hold_cells, kept_cells, panes_of, rows_in
+from penstock.operators.pane_aggregate.tasks import Task, Tasks
+from penstock.operators.pane_aggregate.worker import Worker
+from penstock.runtime.buffers import flags, indices, ticks_of
+from penstock.runtime.engine import DEFAULT_TASK_BYTES, MOST_ROWS, Engine
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, Stage, TimedBatch, Trace
+from penstock.runtime.threads import run_on_threads
+from penstock.runtime.time_limits import within_reach
+from penstock.state.merge import FRESH
+from penstock.state.state_table import StateTable, read_scalars, scalars
+
+# Below this many rows, a second thread's table and its merge cost more than the thread saves.
+ROWS_PER_THREAD = 1 << 17
+# Above this many ownership changes along the time axis, one merged table is cheaper than many small emit passes.
+MOST_RUNS = 64
+# A second thread fills a second table that must be merged. Below this many rows per key, that costs more than it
+# saves (measured: at 20 rows per key two threads are no faster than one, at 200 they are).
+ROWS_PER_COLUMN = 64
+MOST_PANES_AHEAD = 1 << 14
+
+
+class WindowStage:
+    """Fold rows into the tables of the workers; emit windows as the watermark passes them.
+
+    Each worker takes a run of neighbouring tasks, so on ordered data the workers share few panes. A worker that
+    has finished its run steals from the far ends of the other runs.
+    """
+
+    def __init__(
+        self,
+        program: WindowProgram,
+        engine: Engine,
+        metrics: Metrics,
+        alone: Callable[[], Stage] | None = None,
+    ) -> None:
+        """`alone` makes the kernel's filter as a separate stage, if the kernel has one; only late and partly late rows need it."""
+        self.program, self.engine, self.metrics = program, engine, metrics
+        self._alone = alone
+        self.windows = windows_on(program.grid)
+        nullable = frozenset() if engine.adaptive else frozenset(program.columns)
+        self.workers = [Worker(program, nullable, engine.adaptive)]
+        self.emitted = START_OF_TIME
+        # The last emitted window, the end of the next one, and the earliest time of its results.
+        self._waits = START_OF_TIME, START_OF_TIME, START_OF_TIME
+        self._bound: BoundFold | None = None
+        self.seen_null: frozenset[str] = frozenset()
+        self.carried = program.carried
+
+    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
+        """Fold rows in. Before a partly late row is added, emit the windows that were complete at its arrival."""
+        for place, flow in enumerate(flows):
+            if not self._folds_directly(flow):
+                return self._push_slowly(flows[place:])
+        return []
+
+    def _push_slowly(self, flows: list[TimedBatch]) -> list[TimedBatch]:
+        results: list[TimedBatch] = []
+        waiting: list[TimedBatch] = []
+        for flow in flows:
+            for part, complete in self._parts(self.on_time(flow)):
+                if complete > self.emitted:
+                    self._fold(waiting)
+                    waiting = []
+                    results += self._emit(complete)
+                if flow.arrival_watermarks is not None:  # partly late rows change panes that are merged
+                    self._forget_cursors()
+                waiting.append(part)
+        self._fold(waiting)
+        return results
+
+    def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
+        """Emit every window that ends at or before the watermark."""
+        emitted, next_end, next_result = self._waits
+        if watermark < next_end and emitted == self.emitted:
+            return [], next_result
+        upto = self.windows.last_complete(watermark)
+        flows = self._emit(upto) if upto > self.emitted else []
+        self._waits = (
+            self.emitted,
+            self.windows.end_after(self.emitted),
+            self.windows.next_result(self.emitted),
+        )
+        return flows, self._waits[2]
+
+    def save(self) -> Mapping[str, StateTable]:
+        """Save the cells of open panes, the last emitted window, and which columns have held nulls."""
+        nulls = {name: int(name in self.seen_null) for name in self.program.columns}
+        kept = {"marks": scalars(emitted=self.emitted)} | ({"nulls": scalars(**nulls)} if nulls else {})
+        cells = kept_cells(self.workers)
+        return kept if cells is None else {**kept, "cells": cells}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        self.emitted = read_scalars(tables["marks"])["emitted"]
+        nulls = read_scalars(tables["nulls"]) if "nulls" in tables else {}
+        self.seen_null = frozenset(name for name in self.program.columns if nulls[name])
+        worker = self.workers[0]
+        worker.assume_nulls(worker.nullable | self.seen_null)
+        held = [tables["cells"]] if "cells" in tables else []
+        if FRESH in tables:
+            held.append(self._fresh(tables[FRESH]))
+        cells = pa.concat_tables(held).combine_chunks() if held else None
+        if cells is not None and cells.num_rows:
+            hold_cells(worker, cells)
+
+    def _fresh(self, cells: pa.Table) -> pa.Table:
+        """Drop and count the cells of panes whose windows have all been emitted; all rows of a pane share their windows.
+
+        The first state of each cell counts its rows, which the run that folded them counted as accepted.
+        """
+        panes = panes_of(cells)
+        gone = self.windows.finished(panes, self.emitted)
+        late = rows_in(cells, gone & self.windows.holds_panes(panes))
+        self.metrics.late += late
+        self.metrics.accepted -= late
+        self.metrics.partly_late += rows_in(cells, self.windows.started_panes(panes, self.emitted))
+        return cells.filter(flags(~gone)) if gone.any() else cells
+
+    def _emit(self, upto: int) -> list[TimedBatch]:
+        runs, held = self._owners(upto)
+        batches = self._emit_runs(runs) if len(runs) > 1 else self._emit_all(*runs[0])
+        self.emitted = upto
+        for worker in self.workers:
+            if upto == END_OF_TIME:
+                worker.reset()
+            else:
+                self._forget(worker, upto, held.get(id(worker)))
+        return [TimedBatch(batch, counted=True) for batch in batches]
+
+    def _emit_all(self, worker: Worker, last: int) -> list[pa.RecordBatch]:
+        """Emit the windows of one worker, divided among threads."""
+        return list(emit(worker, self.windows, self.emitted, last, self.engine.workers))
+
+    def _emit_runs(self, runs: list[tuple[Worker, int]]) -> list[pa.RecordBatch]:
+        """Emit runs of windows; one thread per worker emits that worker's runs in order."""
+        found: list[list[pa.RecordBatch]] = [[] for _ in runs]
+
+        def emit_runs_of(worker: Worker) -> None:
+            after = self.emitted
+            for place, (owner, last) in enumerate(runs):
+                if owner is worker:
+                    found[place] = list(emit(worker, self.windows, after, last))
+                after = max(after, last)
+
+        owners = list({id(worker): worker for worker, _ in runs}.values())
+        large = sum(worker.cells for worker in owners) >= CELLS_WORTH_THREADS
+        run_on_threads([partial(emit_runs_of, worker) for worker in owners], None if large else 1)
+        self._forget_cursors()  # copies of panes are dropped, and others are in other tables
+        return [batch for batches in found for batch in batches]
+
+    # -- rows ----------------------------------------------------------------------------------------
+
+    def on_time(self, flow: TimedBatch) -> TimedBatch:
+        """Drop and count the rows whose windows were all complete at their arrival."""
+        if flow.arrival_watermarks is None:
+            return flow
+        times = self.times(flow.batch)
+        late = (
+            times < flow.arrival_watermarks
+            if self.program.strict
+            else self.windows.late(times, flow.arrival_watermarks)
+        )
+        if not late.any():
+            return flow
+        passed = late if self._filter is None else _passed(flow, late, self._filter)
+        if not flow.counted:
+            self.metrics.late += int(passed.sum())
+            self.metrics.filtered += int((late & ~passed).sum())
+        return flow.without(late, noted=passed)
+
+    @cached_property
+    def _filter(self) -> Stage | None:
+        return None if self._alone is None else self._alone()
+
+    def times(self, batch: pa.RecordBatch) -> np.ndarray:
+        return ticks_of(batch.column(self.program.time.column), self.program.time.shift)
+
+    def _parts(self, flow: TimedBatch) -> Iterator[tuple[TimedBatch, int]]:
+        """Split before each row that arrived after one of its windows was newly complete.
+
+        Yield each part with the last window to emit before it.
+        """
+        if flow.arrival_watermarks is None or self.windows.grid.size <= self.windows.grid.every:
+            yield flow, START_OF_TIME
+            return
+        complete = self.windows.complete_at(flow.arrival_watermarks)
+        missed = self.windows.first_holding(self.times(flow.batch)) <= complete
+        partly = np.flatnonzero(missed)
+        if len(partly) and not flow.counted:
+            passed = missed if self._filter is None else _passed(flow, missed, self._filter)
+            self.metrics.partly_late += int(np.count_nonzero(passed))
+        begin, upto = 0, START_OF_TIME
+        for row in partly:
+            if complete[row] > max(self.emitted, upto):
+                yield _part(flow, begin, int(row)), upto
+                begin, upto = int(row), int(complete[row])
+        yield _part(flow, begin, flow.batch.num_rows), upto
+
+    def _prepared(self, flow: TimedBatch) -> TimedBatch:
+        batch = self.program.prepare(flow.batch, flow.first_row)
+        return flow if batch is flow.batch else replace(flow, batch=batch)
+
+    def _assume_nulls(self, given: list[BatchArguments]) -> None:
+        """Make all kernels treat a column as nullable once it has held a null."""
+        for each in given:
+            seen = each.with_nulls(self.program.columns)
+            self.seen_null |= seen
+            if not seen <= self.workers[0].nullable:
+                for worker in self.workers:
+                    worker.assume_nulls(worker.nullable | seen)
+
+    def _folds_directly(self, flow: TimedBatch) -> bool:
+        """Fold a batch whose columns the source has read, of which no row is late, into the first worker's table.
+
+        Return whether it did. It does nothing for the first batch, for columns that are not numbers or hold nulls, and
+        where several threads are worthwhile.
+        """
+        columns, worker = flow.addresses, self.workers[0]
+        table = worker.table
+        if columns is None or table is None or flow.arrival_watermarks is not None:
+            return False
+        rows = flow.batch.num_rows
+        if rows > self._most_directly:
+            return False
+        bound = self._bound
+        if bound is None or not bound.fits(worker, table, columns.layout):
+            bound = self._bound = BoundFold(worker, table, columns.layout)
+        worker.expected = rows
+        reached = bound.fold(columns, rows, flow.first_row)
+        if reached < 0:
+            return False
+        if reached < rows or table.head[ERRORS]:
+            self._go_on(flow, worker, reached)
+            table = worker.table or table
+        else:
+            worker.rows += rows
+        self._count_of(table.head, flow.counted)
+        return True
+
+    def _go_on(self, flow: TimedBatch, worker: Worker, reached: int) -> None:
+        """Finish a batch whose kernel stopped."""
+        rows = flow.batch.num_rows
+        given = BatchArguments(flow.batch, {})
+        task = Task(flow, Morsels(0, rows, rows), given)
+        try:
+            worker.went(given, task, Progress(rows, (reached, rows)))
+        except OverflowError:
+            self._check_reach([flow])
+            raise
+
+    def _fold(self, flows: list[TimedBatch]) -> None:
+        try:
+            self._fold_all(flows)
+        except OverflowError:
+            self._check_reach(flows)
+            raise
+
+    def _check_reach(self, flows: list[TimedBatch]) -> None:
+        """Raise the specific error when panes, not sums, exceed 64 bits: kernels report both alike."""
+        if self.program.time.period is None:
+            grid = self.program.grid
+            reach = grid.size + grid.every + abs(grid.offset)
+            for flow in flows:
+                within_reach(self.times(flow.batch), reach, reach)
+
+    def _fold_all(self, flows: list[TimedBatch]) -> None:
+        flows = [self._prepared(flow) for flow in flows]
+        given = [BatchArguments(flow.batch, {}) for flow in flows]
+        self._assume_nulls(given)
+        rows = sum([flow.batch.num_rows for flow in flows])
+        threads = min(self.engine.workers, max(self._tasks_worth(rows), 1))
+        while len(self.workers) < threads:
+            first = self.workers[0]
+            self.workers.append(Worker(self.program, first.nullable, first.adaptive))
+        panes = self._expected_panes(given, rows)
+        for worker in self.workers:
+            worker.expected, worker.expected_panes = rows, panes
+            worker.forget_texts()
+        columns = self._agree_on_keys(given[0]) if threads > 1 else 0
+        if columns * ROWS_PER_COLUMN > rows and not self._small_tasks:
+            threads = 1
+        parts = -(-threads // max(len(flows), 1))
+        tasks = [task for flow, own in zip(flows, given, strict=True) for task in self._cut(flow, own, parts)]
+        workers = self.workers[:threads]
+        if len(tasks) == 1:
+            workers[0].fold(tasks[0])
+        elif len(flows) == 1:
+            fold_in_parallel(workers, tasks)
+        if any(task.shares.left for task in tasks):
+            shared = Tasks.divided(tasks, threads)
+            run_on_threads([_work(worker, place, shared) for place, worker in enumerate(workers)])
+        self._count(bool(flows) and flows[0].counted)
+
+    def _agree_on_keys(self, given: BatchArguments) -> int:
+        """Start all workers with the same dense key columns; return their number (0 if it is not known).
+
+        Tables with the same columns merge without key lookups.
+        """
+        first = self.workers[0]
+        if first.table is not None or self.program.interned:
+            return first.table.keys.columns if first.table is not None else 0
+        keys = first.likely_keys or first.first_keys(given)
+        if not isinstance(keys, DenseKeys):
+            return 0
+        for worker in self.workers:
+            worker.likely_keys = keys
+        return keys.columns
+
+    def _expected_panes(self, given: list[BatchArguments], rows: int) -> int:
+        """Estimate the number of panes from the first and the last row; unused slots are never touched."""
+        time, width = self.program.time, self.program.grid.every // self.windows.step
+        if time.period is not None:
+            span = rows * time.period
+        elif rows and given[0].batch.num_rows and given[-1].batch.num_rows:
+            span = abs(given[-1].ends(time.column)[1] - given[0].ends(time.column)[0])
+        else:
+            return 2
+        return int(min(span // width + 2, MOST_PANES_AHEAD))
+
+    def _tasks_worth(self, rows: int) -> int:
+        """The number of threads the rows can keep busy."""
+        return rows if self._small_tasks else rows // ROWS_PER_THREAD
+
+    @cached_property
+    def _most_directly(self) -> int:
+        """The most rows of a batch that one thread folds without further thought."""
+        if self._small_tasks:
+            return 0
+        return MOST_ROWS if self.engine.workers == 1 else 2 * ROWS_PER_THREAD - 1
+
+    @property
+    def _small_tasks(self) -> bool:
+        """Whether tasks are smaller than is efficient; tests set this to run threads on little data."""
+        return self.engine.task_bytes < DEFAULT_TASK_BYTES
+
+    def _cut(self, flow: TimedBatch, given: BatchArguments, parts: int) -> Iterable[Task]:
+        """Cut a batch into tasks: parts of one batch, or slices whose texts each worker interns separately."""
+        rows = flow.batch.num_rows
+        row_bytes = self.program.row_bytes or max(flow.batch.nbytes // max(rows, 1), 1)
+        if self.program.interned or rows > MOST_ROWS:
+            for begin, end in self.engine.slices(rows, row_bytes):
+                yield Task(_part(flow, begin, end), Morsels(0, end - begin, end - begin))
+            return
+        size = self.engine.task_rows(row_bytes)
+        for part in range(parts):
+            yield Task(flow, Morsels(rows * part // parts, rows * (part + 1) // parts, size), given)
+
+    def _count(self, counted: bool) -> None:
+        """Add the kernels' counts to the metrics, unless the rows were counted before."""
+        for worker in self.workers:
+            if worker.table is not None:
+                self._count_of(worker.table.head, counted)
+
+    def _count_of(self, head: np.ndarray, counted: bool) -> None:
+        if not counted:
+            self.metrics.accepted += int(head[ACCEPTED])
+            self.metrics.filtered += int(head[FILTERED])
+        head[ACCEPTED] = head[FILTERED] = 0
+
+    def _forget_cursors(self) -> None:
+        for worker in self.workers:
+            worker.sliding = None
+
+    # -- windows -------------------------------------------------------------------------------------
+
+    def _owners(self, upto: int) -> tuple[list[tuple[Worker, int]], dict[int, int]]:
+        """Assign windows to workers: runs of (worker, last window), in time order.
+
+        Only panes held by several workers are merged. Each worker emits the windows that start in its panes, using
+        copies of the panes those windows extend into. The dict gives, by worker id, the number of slots that are not
+        copies. Where that needs too much copying, all panes are merged into the first worker's table.
+        """
+        busy = [worker for worker in self.workers if worker.slots]
+        if len(busy) > 1:
+            self._forget_cursors()
+        if len(busy) > 1 and not is_cheap_to_merge(busy) and not any(worker.sparse for worker in busy):
+            runs = runs_of(disjoint(busy))
+            held = copy_overlap(runs, self.windows.span - 1) if len(runs) <= MOST_RUNS else None
+            if held is not None:
+                last = [(worker, pane // self.windows.step) for worker, pane in runs[:-1]]
+                return [(worker, min(window, upto)) for worker, window in last] + [(runs[-1][0], upto)], held
+        main, *others = self.workers
+        for other in others:
+            main.absorb(other, last=upto == END_OF_TIME)
+        return [(main, upto)], {}
+
+    def _forget(self, worker: Worker, upto: int, held: int | None) -> None:
+        """Drop the panes no later window needs, and the copies: all slots but the first `held` (None: no copies)."""
+
+        def gone(panes: np.ndarray) -> np.ndarray:
+            copies = np.arange(len(panes)) >= (len(panes) if held is None else held)
+            return self.windows.finished(panes, upto) | copies
+
+        worker.drop(gone)
+
+
+def _passed(flow: TimedBatch, late: np.ndarray, filter: Stage) -> np.ndarray:
+    """Which of the late rows pass the filter; rejected rows count as filtered, as with a separate filter stage."""
+    numbers = np.flatnonzero(late)
+    passed = np.zeros_like(late)
+    for part in filter.push(0, [TimedBatch(flow.batch.take(indices(numbers)), trace=Trace(numbers, []))]):
+        assert part.trace is not None, "filters hand on which rows they were given"
+        passed[part.trace.rows] = True
+    return passed
+
+
+def _part(flow: TimedBatch, begin: int, end: int) -> TimedBatch:
+    batch = flow.batch.slice(begin, end - begin)
+    return TimedBatch(batch, None, flow.first_row + begin, counted=flow.counted)
+
+
+def _work(worker: Worker, place: int, tasks: Tasks) -> Callable[[], None]:
+    def run() -> None:
+        while (task := tasks.next(place)) is not None:
+            worker.fold(task)
+
+    return run

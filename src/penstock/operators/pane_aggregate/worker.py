@@ -1,0 +1,437 @@
+"""A worker of a windowed aggregation: one thread with a private pane table, so that threads never synchronise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.algorithms.hash_table.indexer import numbers_of
+from penstock.algorithms.hash_table.interner import MOST_TEXT, Interner, text_bytes
+from penstock.algorithms.hash_table.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
+from penstock.loop.abi import (
+    ACCEPTED,
+    DONE,
+    ERRORS,
+    FILTERED,
+    KEYS,
+    NEED_KEYS,
+    NEED_SLOTS,
+    NEED_WIDE,
+    SLOTS,
+    STATUS,
+    WORDS,
+    Binding,
+    numbered,
+    positions_table,
+)
+from penstock.loop.morsels import Morsels, Progress
+from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, widened
+from penstock.operators.pane_aggregate.key_ranges import SAMPLE, key_ranges
+from penstock.operators.pane_aggregate.merge_tables import blend, kernels_for
+from penstock.operators.pane_aggregate.program import StateSpec, WindowProgram
+from penstock.operators.pane_aggregate.sliding_cursor import SlidingCursor
+from penstock.operators.pane_aggregate.table import PaneTable
+from penstock.operators.pane_aggregate.tasks import Task
+from penstock.runtime.kernels import BoundKernel
+from penstock.runtime.stage import KernelOverflowError
+
+COMPACT = 1 << 12  # keys
+EMPTIEST = 16  # columns of a dense table for each one in use
+CELLS_AHEAD = 1 << 20  # cells allocated up front for expected panes
+# The same for many keys, where the cells are untouched zero pages and copying them later would be expensive.
+ZEROS_AHEAD = 1 << 26
+_POSITIONS = positions_table()
+
+
+class Worker:
+    """Fold batches into a pane table; grow the table and switch kernel variants as the data requires."""
+
+    def __init__(self, program: WindowProgram, nullable: frozenset[str], adaptive: bool) -> None:
+        self.program = program
+        self.nullable = nullable
+        self.adaptive = adaptive
+        self.rows = 0
+        self.expected = 0  # rows of the current push, over all workers
+        self.expected_panes = 2
+        self.interners: dict[str, Interner] = {}
+        self.table: PaneTable | None = None
+        self.sliding: SlidingCursor | None = None
+        self.reset()
+
+    # -- folding -------------------------------------------------------------------------------------
+
+    def fold(self, task: Task) -> None:
+        """Fold the remaining morsels of a task into the table; other workers may take morsels of the same task."""
+        arguments = task.arguments or BatchArguments(task.flow.batch, self.interners)
+        while task.shares.left:
+            self.went(arguments, task, self.kernel(arguments, task).over(task.shares))
+
+    def went(self, arguments: BatchArguments, task: Task, went: Progress) -> None:
+        """Record a kernel's progress; if it stopped, make room and finish its morsel."""
+        self.rows += went.rows
+        if went.stop is not None:
+            self._finish_share(arguments, task, *went.stop)
+        if self.table is not None and self.table.head[ERRORS]:
+            raise KernelOverflowError
+
+    def _begin(self, arguments: BatchArguments) -> PaneTable:
+        layout = self.program.layout(self.nullable, not self.adaptive)
+        keys = self.likely_keys or self.first_keys(arguments)
+        return PaneTable(layout, keys, self._panes_ahead(layout, keys.columns))
+
+    def _panes_ahead(self, layout: Sequence[StateSpec], columns: int) -> int:
+        """The number of panes to allocate: the expected ones, within the memory limits above."""
+        zeros = 2 * columns >= CELLS_AHEAD and not any(each.identity for each in layout)
+        return min(self.expected_panes, max((ZEROS_AHEAD if zeros else CELLS_AHEAD) // columns, 2))
+
+    def _finish_share(self, arguments: BatchArguments, task: Task, done: int, end: int) -> None:
+        """Make room for a kernel that stopped, and run it to the end of its morsel."""
+        self._make_room(arguments)
+        while done < end:
+            stop = self.kernel(arguments, task).over(Morsels(done, end, end - done)).stop
+            done = end if stop is None else stop[0]
+            self._make_room(arguments)
+
+    def kernel(self, arguments: BatchArguments, task: Task) -> BoundKernel:
+        """The kernel of the current variant, bound to the rows and to the current table."""
+        if self.table is None:
+            self.table = self._begin(arguments)
+        kernel = kernels_for(self.program, self.nullable, self.table).fold
+        rows = {**arguments.fill(kernel.bindings), "first_row": task.flow.first_row}
+        return BoundKernel.of(kernel.call, {**rows, **self.table.arguments(), "positions": _POSITIONS})
+
+    def _make_room(self, arguments: BatchArguments) -> None:
+        table = self.table
+        assert table is not None
+        match int(table.head[STATUS]):
+            case status if status == DONE:
+                return
+            case status if status == NEED_SLOTS:
+                if table.too_empty:
+                    self.use_sparse()
+                else:
+                    table.grow_slots()
+            case status if status == NEED_WIDE:
+                table.widen()
+            case status if status == NEED_KEYS:
+                self._more_keys(table, arguments)
+
+    def assume_nulls(self, nullable: frozenset[str]) -> None:
+        """Continue with another set of columns that may hold nulls."""
+        self.sliding = None
+        if self.table is not None:
+            sources = self.program.sources(self.nullable, nullable)
+            self.table.relayout(self.program.layout(nullable, self.table.wide), sources)
+            if isinstance(self.table.keys, HashKeys):
+                self.table.keys.nullable = self.program.key_may_be_null(nullable)
+                self.table.keys.rehash()
+        self.nullable = nullable
+
+    # -- keys ----------------------------------------------------------------------------------------
+
+    def _hashes_nulls(self) -> bool:
+        return self.program.key_may_be_null(self.nullable)
+
+    def new_hash_keys(self) -> HashKeys:
+        """An empty key table."""
+        return self._new_keys(len(self.program.keys))
+
+    def first_keys(self, arguments: BatchArguments) -> Keys:
+        """Return a dense table if the plan has one and the key range of the first rows is small, else a hash table."""
+        if not self.program.keys:
+            return NoKeys()
+        tried = self.adaptive and self.program.may_be_dense
+        if tried and (ranges := key_ranges(self.program.keys, arguments, SAMPLE)) is not None:
+            dense = DenseKeys.of_sample(*map(tuple, ranges))
+            if dense_allowed(dense.columns, max(self.expected, arguments.batch.num_rows)):
+                return dense
+        return self.new_hash_keys()
+
+    def _more_keys(self, table: PaneTable, arguments: BatchArguments) -> None:
+        if isinstance(table.keys, HashKeys):
+            if table.too_empty:
+                self.use_sparse()
+            else:
+                table.grow_keys()
+            return
+        assert isinstance(table.keys, DenseKeys)
+        ranges = key_ranges(self.program.keys, arguments)
+        assert ranges is not None
+        self.cover(*ranges)
+
+    def cover(self, lows: Sequence[int], highs: Sequence[int]) -> None:
+        """Extend a dense table to cover more keys; switch to a hash table if it would grow too large."""
+        table = self.table
+        assert table is not None and isinstance(table.keys, DenseKeys)
+        larger = table.keys.covering(lows, highs)
+        if larger == table.keys:
+            return
+        if not dense_allowed(larger.columns, max(self.expected, self.rows)):
+            self.use_hash()
+            return
+        smaller = table.keys
+        table.change_keys(larger, lambda before, after: smaller.move(before, after, larger))
+
+    def use_hash(self) -> None:
+        """Replace a dense key table by a hash table of the keys in use."""
+        table = self.table
+        assert table is not None
+        used = np.flatnonzero(table.present().any(axis=0))
+        words, nulls = table.keys.words_of(used)
+        keys = self.new_hash_keys()
+        keys.reserve(max(keys.capacity, 1 << (2 * len(used)).bit_length()))
+        for own, word in zip(keys.words, words, strict=True):
+            own[: len(used)] = word
+        keys.nulls[: len(used)] = nulls
+        keys.head[KEYS] = len(used)
+        keys.rehash()
+
+        def move(before: np.ndarray, after: np.ndarray) -> None:
+            after[:, : len(used)] = before[:, used]
+
+        table.change_keys(keys, move)
+
+    def use_sparse(self) -> None:
+        """Replace the grid of panes and keys by a hash table of the (pane, key) pairs that occur."""
+        assert self.table is not None
+        fragments = self.table.fragments()
+        head = self.table.head
+        self.hold(fragments, self.new_pairs())
+        self.table.head[[ACCEPTED, FILTERED, ERRORS]] = head[[ACCEPTED, FILTERED, ERRORS]]
+
+    def new_pairs(self) -> HashKeys:
+        """An empty key table for (pane, key) pairs."""
+        return self._new_keys(len(self.program.keys) + 1, sparse=True)
+
+    def _new_keys(self, width: int, sparse: bool = False) -> HashKeys:
+        head, nullable = np.zeros(WORDS, np.int64), self._hashes_nulls()
+        return HashKeys(width, head, nullable, sparse=sparse, rows=self.expected)
+
+    # -- merging -------------------------------------------------------------------------------------
+
+    def absorb(self, other: Worker, last: bool = False) -> None:
+        """Merge another worker's table into this one and reset the other; with `last`, no row is added here afterwards."""
+        self.sliding = None
+        many = other.slots
+        if many == 0:
+            return
+        if self.slots == 0:
+            self.table, self.interners, self.rows = other.table, other.interners, other.rows
+            other.table = None
+        else:
+            self.rows += other.rows
+            self.absorb_slots(other, range(many), last)
+        other.reset()
+
+    def absorb_slots(self, other: Worker, slots: Sequence[int], last: bool = False) -> None:
+        """Merge the given slots of another worker's table into this table."""
+        self.sliding = None
+        assert self.table is not None and other.table is not None
+        if self.same_columns(other):
+            blend(self.program, self.nullable, self.table, other.table, slots, last)
+            return
+        fragments = other.table.fragments(slots)
+        self.translate(fragments, other.interners)
+        self.add_fragments(fragments)
+
+    def copy_panes(self, other: Worker, slots: Sequence[int]) -> None:
+        """Copy another worker's panes that are absent here, for emission: they are dropped before the next row is folded."""
+        self.sliding = None
+        assert self.table is not None and other.table is not None
+        if self.same_columns(other):
+            self.table.put_behind(other.table, slots)
+        else:
+            self.absorb_slots(other, slots)
+
+    def reset(self) -> None:
+        """Drop the table and the interned texts."""
+        self.sliding = None
+        self.table, self.rows = None, 0
+        self.likely_keys: DenseKeys | None = None
+        self.dropped = 0  # panes, since the key table was last examined
+        self._number_anew()
+
+    def _number_anew(self) -> None:
+        self.interners = {name: Interner(self.program.texts.intern) for name in self.program.interned}
+        self.text_kept = 0
+
+    def _keys_worth_keeping(self, table: PaneTable, gone: int) -> Keys:
+        """The key table to continue with when `gone` panes are about to be dropped.
+
+        The finished panes are counted as well: right after a window closes, a table holds hardly any key. So that a
+        drop costs no more than the pane it drops, the table is examined once for every table full of panes.
+        """
+        self.dropped += gone
+        if self.dropped < table.slots or table.keys_held <= COMPACT:
+            return table.keys
+        self.dropped = 0
+        used = np.flatnonzero(table.present().any(axis=0))
+        if 4 * len(used) > table.keys_held:
+            return table.keys
+        if isinstance(table.keys, DenseKeys):
+            return self._denser(table.keys, used) or self.new_hash_keys()
+        return self.new_hash_keys()
+
+    def _denser(self, keys: DenseKeys, used: np.ndarray) -> DenseKeys | None:
+        """A dense table for the range of the columns in use; None if even that would be mostly empty."""
+        words, nulls = keys.words_of(used)
+        lows, highs = [], []
+        for place, key in enumerate(self.program.keys):
+            there = words[place][(nulls >> place) & 1 == 0]
+            codes = key.text or not len(there)  # the texts in use are numbered anew
+            lows.append(0 if codes else int(there.min()))
+            highs.append(len(there) if codes else int(there.max()))
+        within = DenseKeys.of_sample(tuple(lows), tuple(highs))
+        kept = within if 2 * within.columns <= keys.columns else keys
+        return kept if EMPTIEST * len(used) >= kept.columns else None
+
+    def forget_texts(self) -> None:
+        """Drop the texts that no pane holds, once they are the larger part; call it between pushes only."""
+        table = self.table
+        if table is None or text_bytes(self.interners) <= max(MOST_TEXT, 2 * self.text_kept, table.nbytes):
+            return
+        keys = table.keys
+        if isinstance(keys, HashKeys):
+            keys = self.new_pairs() if keys.sparse else self.new_hash_keys()
+        self._renew(table, keys)
+
+    def _renew(self, table: PaneTable, keys: Keys) -> None:
+        """Rebuild the table with these keys, and the interners with only the texts it holds."""
+        fragments, interners = table.fragments(), self.interners
+        self._number_anew()
+        self.translate(fragments, interners)
+        self.hold(fragments, keys)
+        self.text_kept = text_bytes(self.interners)
+
+    def hold(self, fragments: Fragments, keys: Keys) -> None:
+        """Replace the table by one with these keys, filled from fragments whose words use this worker's codes."""
+        sparse = isinstance(keys, HashKeys) and keys.sparse
+        # With fewer slots than panes, the table would grow and be copied repeatedly.
+        slots = 1 if sparse else max(2, pane_count(fragments.panes))
+        self.table = PaneTable(self.program.layout(self.nullable, fragments.wide), keys, slots)
+        self.add_fragments(fragments)
+
+    def same_columns(self, other: Worker) -> bool:
+        """Whether both tables hold the same key in the same column, and neither holds interned codes."""
+        own, its = self.table, other.table
+        assert own is not None and its is not None
+        if not isinstance(own.keys, NoKeys | DenseKeys) or own.keys != its.keys or own.wide != its.wide:
+            return False
+        if not self.program.interned:
+            return True
+        return not any(key.text for key in self.program.keys) and not any(spec.text for spec in own.specs)
+
+    def translate(self, fragments: Fragments, interners: Mapping[str, Interner]) -> None:
+        """Translate text keys and text states from the codes of other interners to this worker's."""
+        for place, key in enumerate(self.program.keys):
+            if key.text:
+                assert key.column is not None
+                word = fragments.words[place]
+                here = ((fragments.nulls >> place) & 1) == 0
+                word[here] = self.interners[key.column].translate(interners[key.column], word[here])
+        for state, spec in zip(fragments.states, fragments.specs, strict=True):
+            if spec.text is not None:
+                here = state >= 0
+                state[here] = self.interners[spec.text].translate(interners[spec.text], state[here])
+
+    def arenas(self, bindings: Sequence[Binding]) -> dict[str, object]:
+        """The text buffers for kernels other than the fold."""
+        return {each.parameter: self.interners[each.column].arena(each.role) for each in bindings}
+
+    def add_fragments(self, fragments: Fragments) -> None:
+        """Merge fragments whose words use this worker's codes into the table."""
+        self.sliding = None
+        table = self.table
+        assert table is not None
+        if fragments.wide and not table.wide:
+            table.widen()
+        columns = self._columns_for(fragments)
+        panes = np.zeros(len(fragments), np.int64) if table.sparse else fragments.panes
+        done = 0
+        while done < len(fragments):
+            given = widened(fragments) if table.wide else fragments
+            kernel = kernels_for(self.program, self.nullable, table).absorb
+            inputs = {numbered("in_state", place): state for place, state in enumerate(given.states)}
+            limits = {"lo": done, "hi": len(given), "in_panes": panes, "in_keys": columns}
+            done = kernel.call({**table.arguments(), **inputs, **self.arenas(kernel.bindings), **limits})
+            if table.head[STATUS] == NEED_SLOTS:
+                table.grow_slots()
+            elif table.head[STATUS] == NEED_WIDE:
+                table.widen()
+
+    def _columns_for(self, fragments: Fragments) -> np.ndarray:
+        """The table column of each fragment's key; new keys are added."""
+        table = self.table
+        assert table is not None
+        if table.sparse:
+            return self._index(table, [fragments.panes, *fragments.words], fragments.nulls << 1)
+        if isinstance(table.keys, NoKeys):
+            return np.zeros(len(fragments), np.int64)
+        if isinstance(table.keys, DenseKeys):
+            bounds = [
+                (int(w.min()), int(w.max())) if len(w) else (b, b)
+                for w, b in zip(fragments.keys_there(), table.keys.bases, strict=True)
+            ]
+            self.cover([low for low, _ in bounds], [high for _, high in bounds])
+        if isinstance(table.keys, DenseKeys):
+            return table.keys.columns_of(fragments.words, fragments.nulls)
+        return self._index(table, fragments.words, fragments.nulls)
+
+    def _index(self, table: PaneTable, words: Sequence[np.ndarray], nulls: np.ndarray) -> np.ndarray:
+        """Number keys in a hash table; new keys are added."""
+        assert isinstance(table.keys, HashKeys)
+        if not table.keys.nullable:
+            table.keys.nullable = True
+            table.keys.rehash()  # the index kernel always hashes nulls
+        columns = numbers_of(words, nulls, table.keys, self.program.index(len(words)), table.grow_keys)
+        if not self._hashes_nulls():
+            table.keys.nullable = False
+            table.keys.rehash()
+        return columns
+
+    @property
+    def slots(self) -> int:
+        return 0 if self.table is None else int(self.table.head[SLOTS])
+
+    @property
+    def cells(self) -> int:
+        """The number of cells of all slots in use, empty ones included."""
+        return 0 if self.table is None else self.slots * self.table.keys.columns
+
+    @property
+    def sparse(self) -> bool:
+        return self.table is not None and self.table.sparse
+
+    def drop(self, finished: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Drop the panes for which `finished` is true."""
+        table = self.table
+        if table is None:
+            return
+        if not table.sparse:
+            self._drop_panes(table, finished(table.panes[: table.slots]))
+            return
+        fragments = table.fragments()
+        gone = finished(fragments.panes)
+        if gone.all():
+            self.reset()
+        elif gone.any():
+            self.hold(fragments.chosen(~gone), self.new_pairs())
+
+    def _drop_panes(self, table: PaneTable, gone: np.ndarray) -> None:
+        """Drop panes of a grid. A dense range of keys outlives them, so that the next window is dense as well."""
+        many = int(np.count_nonzero(gone))
+        if not many:
+            return
+        keys = self._keys_worth_keeping(table, many)
+        self.rows -= self.rows * many // (2 * table.slots)  # roughly the rows of the panes held lately
+        if many == table.slots:
+            rows, dropped = self.rows, self.dropped
+            self.reset()
+            if isinstance(keys, DenseKeys):
+                self.likely_keys, self.rows, self.dropped = keys, rows, dropped
+            return
+        table.drop(gone)
+        if keys is not table.keys:
+            self._renew(table, keys)

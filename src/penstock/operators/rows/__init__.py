@@ -1,0 +1,1 @@
+"""Filter and projection: one pass of a kernel over a batch."""

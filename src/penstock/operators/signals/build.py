@@ -1,0 +1,393 @@
+"""Build the stage of signals, and bind its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+
+import pyarrow as pa
+
+from penstock.algorithms.kernel_factory import KernelFactory
+from penstock.algorithms.sorted_partitions.build import indexer, partitioner, sorter
+from penstock.algorithms.sorted_partitions.frames import Frames
+from penstock.algorithms.sorted_partitions.partitions import Lanes
+from penstock.expr import nodes as ex
+from penstock.ir.signals import nodes as temporal
+from penstock.ir.signals.defined_everywhere import is_lenient
+from penstock.ir.signals.nodes import at
+from penstock.ir.signals.reach import END_OF_TIME, lag, reach
+from penstock.ir.signals.scope import reduced_type, scope
+from penstock.loop.abi import Binding
+from penstock.loop.machine import machine_type
+from penstock.loop.nodes import Kernel
+from penstock.operators.rows.build import CompiledRows
+from penstock.operators.rows.stage import RowsStage
+from penstock.operators.signals.accesses import Access, Reading, SpanReading
+from penstock.operators.signals.build_interleave import interleaver
+from penstock.operators.signals.build_readers import is_accessed, is_reduced_alone
+from penstock.operators.signals.build_reductions import Reduce, SampleReductions, span_reading
+from penstock.operators.signals.feedback import FeedbackStep
+from penstock.operators.signals.fused.build import fused_expression
+from penstock.operators.signals.fused.driver import CHANGES, INSTANTS, SAMPLES
+from penstock.operators.signals.kernels.feedback import FeedbackSpec, build_feedback
+from penstock.operators.signals.kernels.runs import runs
+from penstock.operators.signals.kernels.sample_at import locate
+from penstock.operators.signals.kernels.walk import WalkSpec, walk
+from penstock.operators.signals.objects import (
+    BEGINNING_OF_KEYS,
+    ChopStep,
+    ExpressionStep,
+    HeldStep,
+    Reducing,
+    ResampleStep,
+    Scope,
+    Step,
+)
+from penstock.operators.signals.positional.build import positional
+from penstock.operators.signals.retention import Retention
+from penstock.operators.signals.sampling import Sampling, stored
+from penstock.operators.signals.stage import Layout, SignalStage, Taker
+from penstock.passes.fuse_signals import COUNTS_NONE
+from penstock.physical import nodes as ph
+from penstock.physical.choose_signals import reductions_of
+from penstock.physical.split_results import read_from_columns
+from penstock.runtime.buffers import numpy_type
+from penstock.runtime.kernels import Call
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.session import Context
+from penstock.runtime.stage import Stage, TimedBatch
+from penstock.types.time import Time
+
+_TIME = "time"
+
+
+def signals(
+    op: ph.Signals, node: ph.Node, sources: Sequence[ph.Node], kernel_factory: KernelFactory
+) -> Callable[[Context], Stage]:
+    """Return the constructor of a `Signals` stage. The positional one hands over if time has gaps or rows are few."""
+    by_changes = SignalProgram(op, node, sources, kernel_factory).stage
+    if op.evaluation == "change-to-change":
+        return by_changes
+    return positional(op, node, sources, kernel_factory, by_changes)
+
+
+@dataclass(frozen=True)
+class SignalProgram:
+    """A signal over its sources: how samples are taken, and a step for each object made of them."""
+
+    op: ph.Signals
+    node: ph.Node
+    sources: Sequence[ph.Node]
+    kernel_factory: KernelFactory
+    showing: bool = False  # make the kernels that a run makes when it meets data, to look at them
+
+    @property
+    def program(self) -> temporal.Program:
+        return self.op.program
+
+    def stage(self, context: Context) -> SignalStage:
+        program, threads = self.program, context.engine.workers
+        return SignalStage(
+            [self._taker(each, threads) for each in program.objects if _samples(each)],
+            {each.name: self._step(each, threads) for each in program.objects if not _samples(each)},
+            self._layout(),
+            [each.clock for each in self.sources],
+            context.metrics,
+            retention(program),
+            lambda: indexer(self.kernel_factory)(len(program.keys)),
+            sorter(self.kernel_factory),
+            self._made(runs),
+            interleaver(self.kernel_factory, threads),
+        )
+
+    def _algorithms(self, this: temporal.Object) -> tuple[str, ...]:
+        """The algorithms of the reductions of an object."""
+        return self.op.algorithms[self.program.objects.index(this)]
+
+    def _layout(self) -> Layout:
+        program = self.program
+        values, schema = program[program.output].schema, self.node.schema
+        return Layout(
+            tuple(program.keys.names),
+            tuple(program.keys.types),
+            values,
+            schema,
+            program.output,
+            lag(program),
+            program.pieces,
+            temporal.END in schema.names,
+        )
+
+    # -- samples -------------------------------------------------------------------------------------
+
+    def _taker(self, this: temporal.Object, threads: int) -> Taker:
+        """Compute the columns of samples beside their keys, their time, and the end they may carry."""
+        body = this.body
+        assert isinstance(body, temporal.Sampled)
+        port = int(body.input)
+        source = self.sources[port]
+        given = [*body.keys, source.clock.column, *([body.hold.until] if body.hold.until else [])]
+        hidden = [ex.Field(stored(each.name), each.expr) for each in body.fields]
+        fields = (*(ex.Field(name, ex.Column(name)) for name in dict.fromkeys(given)), *hidden)
+        names = [each.name for each in fields]
+        types = [source.schema.field(name).type for name in dict.fromkeys(given)]
+        schema = pa.schema(list(zip(names, [*types, *this.schema.types], strict=True)))
+        time = source.clock.stored
+        op = ph.Rows((), fields)
+        rows = CompiledRows(op, source.schema, source.clock, schema, self.kernel_factory)
+        return Taker(
+            this.name, port, RowsStage(rows, Metrics(), 0), schema, time, self._sampling(this, body, threads)
+        )
+
+    def _sampling(self, this: temporal.Object, body: temporal.Sampled, threads: int) -> Sampling:
+        hold = body.hold
+        return Sampling(
+            tuple(this.schema.names),
+            hold.lasting,
+            hold.until,
+            None if hold.resolve is None else self._resolve(this, threads),
+            is_accessed(this.name, self.program),
+            sorter(self.kernel_factory),
+            partitioner(self.kernel_factory, threads),
+        )
+
+    def _resolve(self, this: temporal.Object, threads: int) -> Callable[[Lanes, Frames], list[pa.Array]]:
+        several = reductions_of(this)
+        reduce = self._reductions(this, several, [0] * len(several), self._algorithms(this), threads)
+        return lambda lanes, frames: reduce(lanes, [frames])
+
+    # -- steps ---------------------------------------------------------------------------------------
+
+    def _step(self, this: temporal.Object, threads: int) -> Step:
+        match this.body:
+            case temporal.Expression() as body:
+                return self._expression(this, body, threads)
+            case temporal.Feedback() as body:
+                return self._feedback(this, body, threads)
+            case temporal.Resample(source=source, every=every, method=method, max_gap=gap):
+                return ResampleStep(source, every, method == "linear", gap, self._locate)
+            case temporal.Chop() as body:
+                return self._chop(body, this, threads)
+            case temporal.SampleAndHold(source=source, clock=clock):
+                return HeldStep(source, clock, self._locate)
+        raise AssertionError(f"{type(this.body).__name__} is not made of other objects")
+
+    def _expression(self, this: temporal.Object, body: temporal.Expression, threads: int) -> Step:
+        """One kernel where everything is a machine value, else walk, reductions and fields one after the other."""
+
+        def staged() -> Step:
+            return ExpressionStep(self._scope(this, body, threads), self._fields(this, body))
+
+        found = fused_expression(this, self.program, self._accesses(body), self._algorithms(this))
+        if found is None:
+            return staged()
+        if self.showing:
+            found.show(self.kernel_factory, self._writes(this.name))
+        sampled = self._writes(this.name) == SAMPLES
+        return found.step(self.kernel_factory, threads, cache(staged), sampled=sampled)
+
+    def _writes(self, name: str) -> str:
+        """Which instants of an object anybody asks for; where results are pieces, marks are seen in them."""
+        program = self.program
+        if program.pieces:
+            return INSTANTS
+        if name == program.output:
+            return CHANGES
+        return SAMPLES if is_reduced_alone(name, program) else INSTANTS
+
+    @property
+    def _schemas(self) -> dict[str, pa.Schema]:
+        return {each.name: each.schema for each in self.program.objects}
+
+    def _made(self, build: Callable[[], Kernel]) -> Call:
+        """A kernel that is made when it is called: many runs never do."""
+        return lambda given: self.kernel_factory.call(build.__name__, build)(given)  # noqa: PLW0108 - not before
+
+    @property
+    def _locate(self) -> Call:
+        return self.kernel_factory.call("locate", locate)
+
+    def _reading(self, accesses: Sequence[Access], spans: Sequence[SpanReading], threads: int) -> Reading:
+        spec = WalkSpec(len(accesses), tuple(each.kind for each in spans))
+        return Reading(
+            tuple(accesses), tuple(spans), self.kernel_factory.call(spec, partial(walk, spec)), threads
+        )
+
+    def _accesses(self, body: temporal.Expression | temporal.Feedback) -> list[Access]:
+        """Accesses with the columns that are read of them, then those for marks alone."""
+        used = {name for each in body.fields for name in ex.columns_of(each.expr)}
+        accesses = [
+            Access(
+                each.source,
+                each.shift,
+                tuple((at(i, n), n) for n in self.program[each.source].schema.names if at(i, n) in used),
+            )
+            for i, each in enumerate(body.accesses)
+        ]
+        known = {(each.source, each.shift) for each in accesses}
+        for over in body.reductions:
+            if not isinstance(over.span, temporal.Window | temporal.Per) and (
+                (over.source, over.shift) not in known
+            ):
+                known.add((over.source, over.shift))
+                accesses.append(Access(over.source, over.shift))
+        if isinstance(body, temporal.Expression) and is_lenient(body, self._schemas):
+            accesses.append(Access(BEGINNING_OF_KEYS, 0))
+        return accesses
+
+    def _scope(
+        self, this: temporal.Object, body: temporal.Expression | temporal.Feedback, threads: int
+    ) -> Scope:
+        spans = list(dict.fromkeys(span_reading(each) for each in body.reductions))
+        reading = self._reading(self._accesses(body), spans, threads)
+        return Scope(reading, tuple(self._reducing(this, body, spans, threads)))
+
+    def _reducing(
+        self,
+        this: temporal.Object,
+        body: temporal.Expression | temporal.Feedback,
+        spans: list[SpanReading],
+        threads: int,
+    ) -> list[Reducing]:
+        """The reductions over each object that is reduced, in one go; those that are only walked along are not."""
+        read = {n.index for f in body.fields for n in ex.walk(f.expr) if isinstance(n, ex.Reduced)}
+        known = [(i, each) for i, each in enumerate(body.reductions) if i in read]
+        found, chosen = [], self._algorithms(this)
+        for source in dict.fromkeys(each.source for _, each in known):
+            numbered = [(i, each) for i, each in known if each.source == source]
+            own = list(dict.fromkeys(span_reading(each) for _, each in numbered))
+            places = [own.index(span_reading(each)) for _, each in numbered]
+            overs = [each for _, each in numbered]
+            algorithms = tuple(chosen[i] for i, _ in numbered)
+            found.append(
+                Reducing(
+                    source,
+                    tuple(spans.index(each) for each in own),
+                    tuple(reduced_name(i) for i, _ in numbered),
+                    tuple(places),
+                    tuple(each.function in COUNTS_NONE for each in overs),
+                    self._reductions(self.program[source], overs, places, algorithms, threads),
+                )
+            )
+        return found
+
+    def _reductions(
+        self,
+        source: temporal.Object,
+        overs: Sequence[temporal.WindowReduction],
+        spans: Sequence[int],
+        algorithms: tuple[str, ...],
+        threads: int,
+    ) -> Reduce:
+        over = SampleReductions(self.node.id, source, tuple(overs), tuple(spans), algorithms)
+        return over.reduce(self.kernel_factory, threads, self._rows, showing=self.showing)
+
+    def _rows(
+        self, op: ph.Rows, given: pa.Schema, time: Time, schema: pa.Schema
+    ) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        """Compute columns of a batch."""
+        rows = CompiledRows(op, given, time, schema, self.kernel_factory)
+        if self.showing:
+            rows.rows(frozenset())
+
+        def compute(batch: pa.RecordBatch) -> pa.RecordBatch:
+            (flow,) = RowsStage(rows, Metrics(), 0).push(0, [TimedBatch(batch)])
+            return flow.batch
+
+        return compute
+
+    def _fields(
+        self, this: temporal.Object, body: temporal.Expression
+    ) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        names = [reduced_name(i) for i in range(len(body.reductions))]
+        fields = tuple(ex.Field(each.name, read_from_columns(each.expr, names)) for each in body.fields)
+        time = Time(_TIME, pa.int64(), None)
+        return self._rows(ph.Rows((), fields), self._scope_schema(body), time, this.schema)
+
+    def _scope_schema(
+        self, body: temporal.Expression | temporal.Feedback, own: pa.DataType | None = None
+    ) -> pa.Schema:
+        schemas = self._schemas
+        reduced = [
+            pa.field(reduced_name(i), reduced_type(each, schemas[each.source]))
+            for i, each in enumerate(body.reductions)
+        ]
+        return pa.schema([*scope(body, schemas, own), *reduced])
+
+    def _feedback(self, this: temporal.Object, body: temporal.Feedback, threads: int) -> FeedbackStep:
+        dtype = this.schema.types[0]
+        schema = self._scope_schema(body, dtype)
+        names = [reduced_name(i) for i in range(len(body.reductions))]
+        expr = read_from_columns(body.fields[0].expr, names)
+        time = Time(_TIME, pa.int64(), None)
+
+        def kernel(nullable: frozenset[str]) -> tuple[Call, tuple[Binding, ...]]:
+            backs = tuple(each.back for each in body.own)
+            spec = FeedbackSpec(schema, time, expr, backs, body.initial, nullable)
+            made = build_feedback(spec)
+            return self.kernel_factory.call(spec, lambda: made.kernel), made.bindings
+
+        if self.showing:
+            kernel(frozenset())
+        machine = machine_type(dtype)
+        assert machine is not None
+        own = tuple((each.back, each.shift) for each in body.own)
+        return FeedbackStep(
+            self._scope(this, body, threads),
+            own,
+            kernel,
+            self._locate,
+            this.schema.names[0],
+            dtype,
+            numpy_type(machine),
+        )
+
+    def _chop(self, body: temporal.Chop, this: temporal.Object, threads: int) -> ChopStep:
+        grid = f"{this.name}.grid"
+        accesses = [Access(body.source, 0), Access(grid, 0)]
+        if body.marks is not None:
+            accesses.append(Access(body.marks.source, body.marks.shift))
+        reading = self._reading(accesses, [], threads)
+        return ChopStep(body.source, body.every, reading, grid, temporal.DURATION if body.durations else None)
+
+
+def reduced_name(place: int) -> str:
+    """Name the column that holds a reduction."""
+    return f"reduced.{place}"
+
+
+def _samples(this: temporal.Object) -> bool:
+    return isinstance(this.body, temporal.Sampled)
+
+
+def retention(program: temporal.Program) -> Retention:
+    """Tell how far back the points of a program reach."""
+    samples, levels, sequential, forgets = 1, 1, False, True
+    schemas = {each.name: each.schema for each in program.objects}
+    for each in program.objects:
+        match each.body:
+            case temporal.Expression(reductions=reductions) | temporal.Feedback(reductions=reductions):
+                for over in reductions:
+                    match over.span:
+                        case temporal.Last(rows=rows):
+                            # How many rows make so many samples can be told of an input only.
+                            sequential |= not isinstance(program[over.source].body, temporal.Sampled)
+                            # One alone is taken for what holds, which may be nothing: of two, only samples count.
+                            samples = max(samples, rows, 2)
+                        case temporal.Rolling(size=size):
+                            sequential |= size >= END_OF_TIME
+            case temporal.Resample(method=method, max_gap=gap):
+                levels, forgets = levels + 1, forgets and (method == "last" or gap is not None)
+            case temporal.SampleAndHold():
+                # What it holds is known from an old sample; of the output, from its open interval.
+                levels, forgets = levels + 1, forgets and each.name == program.output
+            case temporal.Chop():
+                levels += 1
+        if isinstance(each.body, temporal.Feedback):
+            samples, levels = max([samples, *(own.back + 1 for own in each.body.own)]), levels + 1
+            forgets = False
+        # What has a value of its own has it for as long as its key is known.
+        forgets &= not (isinstance(each.body, temporal.Expression) and is_lenient(each.body, schemas))
+    forgets &= samples == 1 and not sequential
+    return Retention(reach(program), samples, levels, sequential, forgets)

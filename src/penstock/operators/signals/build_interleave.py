@@ -1,0 +1,25 @@
+"""Bind the merge of partitions by time to its kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.algorithms.kernel_factory import KernelFactory
+from penstock.loop.nodes import TYPES, Type
+from penstock.operators.signals.interleaving import Interleaver, Types
+from penstock.operators.signals.kernels.interleave import CAPACITY_BITS, interleave, part_of_lanes
+from penstock.runtime.kernels import Call
+
+
+def interleaver(kernel_factory: KernelFactory, threads: int) -> Interleaver:
+    """Return the interleaver, which merges the intervals of partitions by time."""
+
+    def call(of_points: Types, of_lanes: Types) -> Call:
+        points, lanes = _machine(of_points), _machine(of_lanes)
+        return kernel_factory.call(("interleave", points, lanes), lambda: interleave(points, lanes))
+
+    return Interleaver(kernel_factory.call("part_of_lanes", part_of_lanes), call, 1 << CAPACITY_BITS, threads)
+
+
+def _machine(types: Types) -> tuple[Type, ...]:
+    return tuple(TYPES[f"{np.dtype(each).kind}{8 * each.itemsize}"] for each in types)

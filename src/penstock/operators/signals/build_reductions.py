@@ -1,0 +1,112 @@
+"""Reductions over the samples of a signal. They reuse the look-back kernels, which need only frames of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.algorithms.kernel_factory import KernelFactory
+from penstock.algorithms.sliding.kernel import Shape
+from penstock.algorithms.sorted_partitions.build import FrameReducers
+from penstock.algorithms.sorted_partitions.frames import Frames
+from penstock.algorithms.sorted_partitions.partitions import Lanes
+from penstock.algorithms.sorted_partitions.reducers import KernelReducer
+from penstock.algorithms.sorted_partitions.results import Reductions
+from penstock.expr import nodes as ex
+from penstock.ir import nodes as ir
+from penstock.ir.signals import nodes as temporal
+from penstock.ir.signals.reach import END_OF_TIME
+from penstock.operators.signals.accesses import SpanReading
+from penstock.operators.signals.kernels.walk import EVER, LAST, PER, ROLLING, WINDOW
+from penstock.physical import nodes as ph
+from penstock.physical.hidden_names import hidden_name
+from penstock.physical.split_windows import spell
+from penstock.types.time import Time
+from penstock.types.windows import LookBack
+
+Reduce = Callable[[Lanes, Sequence[Frames]], list[pa.Array]]
+MakeRows = Callable[[ph.Rows, pa.Schema, Time, pa.Schema], Callable[[pa.RecordBatch], pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class SampleReductions:
+    """Reductions over the samples of one object; `overs[i]` has the frame list `spans[i]` and its algorithm."""
+
+    owner: str
+    source: temporal.Object
+    overs: tuple[temporal.WindowReduction, ...]
+    spans: tuple[int, ...]
+    algorithms: tuple[str, ...]
+
+    @property
+    def rows(self) -> ir.Object:
+        """The samples as an IR object."""
+        clock = hidden_name(self.source.schema.names, "time", 0)
+        schema = pa.schema([*self.source.schema, pa.field(clock, pa.int64())])
+        name = f"{self.owner}.{self.source.name}.samples"
+        return ir.Object(name, ir.Input(name), schema, Time(clock, pa.int64(), None))
+
+    @property
+    def reduced(self) -> ir.Object:
+        """The reductions as a look-back with placeholder spans: frames may be of any kind."""
+        rows = self.rows
+        reductions = tuple(
+            ir.Reduction(each.function, each.args, each.where, each.options, span)
+            for each, span in zip(self.overs, self.spans, strict=True)
+        )
+        behind = tuple(LookBack(1, None, "right", 0) for _ in range(max(self.spans) + 1))
+        body = ir.Lookback(rows.name, behind, (), reductions, ())
+        return ir.Object(f"{self.owner}.{self.source.name}.reduced", body, rows.schema, rows.time)
+
+    def reduce(
+        self,
+        kernel_factory: KernelFactory,
+        threads: int,
+        make_rows: MakeRows,
+        *,
+        showing: bool,
+    ) -> Reduce:
+        """Return the function that reduces frames; `showing` builds kernels before there is data."""
+        rows = self.rows
+        made = spell(self.reduced, rows, [])
+        shape = Shape(dense=True, may_be_empty=True)
+        lanes_of = FrameReducers(
+            made.ready.schema, rows.time, made.reductions, self.algorithms, shape, kernel_factory
+        )
+        several = Reductions(lanes_of.reducers(threads), len(made.reductions))
+        compute = make_rows(ph.Rows((), made.samples.fields), rows.schema, rows.time, made.ready.schema)
+        if showing:
+            for each in several.reducers:
+                if isinstance(each, KernelReducer):
+                    each.over.slide(frozenset())
+
+        def reduce(lanes: Lanes, frames: Sequence[Frames]) -> list[pa.Array]:
+            if not len(frames[0]):
+                return [pa.nulls(0, each.type) for each in made.reductions]
+            ready = lanes.came.batch if _are_there(made.samples, lanes) else compute(lanes.came.batch)
+            columns = dict(zip(ready.schema.names, ready.columns, strict=True))
+            return several.arrays(Lanes(lanes.came, lanes.bounds, lanes.times, columns=columns), frames)
+
+        return reduce
+
+
+def _are_there(samples: ir.Samples, lanes: Lanes) -> bool:
+    """Return whether the partition's batch already has all argument columns."""
+    return all(each.expr == ex.Column(each.name) for each in samples.fields) and {
+        each.name for each in samples.fields
+    } <= set(lanes.came.batch.schema.names)
+
+
+def span_reading(over: temporal.WindowReduction) -> SpanReading:
+    """Return how samples enter and leave a span."""
+    match over.span:
+        case temporal.Rolling(size=size):
+            return SpanReading(over.source, EVER if size >= END_OF_TIME else ROLLING, size, 1, over.shift)
+        case temporal.Last(rows=rows):
+            return SpanReading(over.source, LAST, rows, 1, over.shift)
+        case temporal.Window(size=size, every=every):
+            return SpanReading(over.source, WINDOW, size, every, over.shift)
+        case temporal.Per(size=size):
+            return SpanReading(over.source, PER, size, size, over.shift)

@@ -1,0 +1,249 @@
+"""Bind temporal expressions over stored times to one fused kernel: its tracks, cursors and assumptions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.algorithms.kernel_factory import KernelFactory
+from penstock.algorithms.sorted_partitions.build import QUESTIONS
+from penstock.expr import nodes as ex
+from penstock.ir.nodes import Reduction
+from penstock.ir.signals import nodes as temporal
+from penstock.ir.signals.nodes import at
+from penstock.ir.signals.scope import reduced_type, scope
+from penstock.loop.machine import machine_type
+from penstock.operators.signals.accesses import Access, SpanReading
+from penstock.operators.signals.build_reductions import span_reading
+from penstock.operators.signals.fused.driver import (
+    ALL_MARKS,
+    CHANGES,
+    NO_MARKS,
+    SOME_MARKS,
+    Facts,
+    FusedCall,
+    FusedStep,
+    Track,
+)
+from penstock.operators.signals.fused.kernels.changes import (
+    EVER,
+    GRIDS,
+    LAST,
+    PER,
+    ROLLING,
+    WINDOW,
+    ChangesSpec,
+    Span,
+)
+from penstock.operators.signals.fused.kernels.kernel import ALGORITHMS, PREFIX_SUMS, RECOMPUTE, build_fused
+from penstock.operators.signals.fused.kernels.spec import AccessSpec, FusedSpec, ReductionSpec
+from penstock.operators.signals.objects import BEGINNING_OF_KEYS, Step
+from penstock.physical.choose_algorithm import FRAME_ENDS
+from penstock.runtime.kernels import OutputCall
+
+
+@dataclass(frozen=True)
+class FusedExpression:
+    """An expression that one kernel can compute, with the further accesses that only contribute marks."""
+
+    this: temporal.Object
+    body: temporal.Expression
+    program: temporal.Program
+    accesses: tuple[Access, ...]
+    algorithms: tuple[str | None, ...]
+
+    @property
+    def schemas(self) -> dict[str, pa.Schema]:
+        return {each.name: each.schema for each in self.program.objects}
+
+    @property
+    def lenient(self) -> bool:
+        """Whether the expression has a value where all its inputs are null."""
+        return any(each.source == BEGINNING_OF_KEYS for each in self.accesses)
+
+    @property
+    def spans(self) -> tuple[SpanReading, ...]:
+        return tuple(dict.fromkeys(span_reading(each) for each in self.body.reductions))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        read = [*(each.source for each in self.accesses), *(each.source for each in self.spans)]
+        return tuple(dict.fromkeys(read))
+
+    def step(
+        self, kernel_factory: KernelFactory, threads: int, staged: Callable[[], Step], *, sampled: bool
+    ) -> FusedStep:
+        """Return the step; a run builds its kernels once the facts about the data are known."""
+
+        def call(facts: tuple[Facts, ...], writes: str) -> FusedCall:
+            return _Variant(self, dict(zip(self.sources, facts, strict=True)), writes).call(kernel_factory)
+
+        columns = tuple(zip(self.this.schema.names, self.this.schema.types, strict=True))
+        return FusedStep(self.accesses, self.spans, self.sources, columns, call, staged, threads, sampled)
+
+    def show(self, kernel_factory: KernelFactory, writes: str) -> None:
+        """Build the kernel for the common case: all points are samples, and none is null."""
+        usual = Facts(True, ALL_MARKS, frozenset(), frozenset())
+        _Variant(self, dict.fromkeys(self.sources, usual), writes).call(kernel_factory)
+
+    def reductions(self) -> tuple[ReductionSpec, ...]:
+        spans, schemas = self.spans, self.schemas
+        return tuple(
+            ReductionSpec(
+                Reduction(each.function, each.args, each.where, each.options),
+                reduced_type(each, schemas[each.source]),
+                spans.index(span_reading(each)),
+                algorithm,
+            )
+            for each, algorithm in zip(self.body.reductions, self.algorithms, strict=True)
+        )
+
+
+def fused_expression(
+    this: temporal.Object,
+    program: temporal.Program,
+    accesses: Sequence[Access],
+    chosen: tuple[str, ...],
+) -> FusedExpression | None:
+    """Return an expression in a form that one kernel computes, or None if that is impossible.
+
+    `chosen` holds the algorithms of its reductions. All columns must be machine values, and all reductions must have states of fixed size. Objects whose intervals may
+    overlap are excluded: they have no single point at a time.
+    """
+    body = this.body
+    assert isinstance(body, temporal.Expression)
+    sources = {each.source for each in accesses} | {each.source for each in body.reductions}
+    known = [each for each in program.objects if each.name in sources]
+    if any(machine_type(t) is None for each in (this, *known) for t in each.schema.types):
+        return None
+    read = {n.index for f in body.fields for n in ex.walk(f.expr) if isinstance(n, ex.Reduced)}
+    reduced = [each for number, each in enumerate(body.reductions) if number in read]
+    if any(_overlaps(each) for each in known) or any(each.function in _OTHERS for each in reduced):
+        return None
+    algorithms = tuple(
+        _algorithm(each, algorithm) if number in read else None
+        for number, (each, algorithm) in enumerate(zip(body.reductions, chosen, strict=True))
+    )
+    if not all(each in (None, PREFIX_SUMS, *ALGORITHMS) for each in algorithms):
+        return None
+    return FusedExpression(this, body, program, tuple(accesses), algorithms)
+
+
+_OTHERS = QUESTIONS | {"first", "last", "list"}
+
+
+def _overlaps(each: temporal.Object) -> bool:
+    return isinstance(each.body, temporal.Sampled) and each.body.hold.until is not None
+
+
+def _algorithm(over: temporal.WindowReduction, chosen: str) -> str:
+    """Return the algorithm; recompute windows that do not overlap, and counts of rows, which are free."""
+    return RECOMPUTE if isinstance(over.span, temporal.Per) or chosen == FRAME_ENDS else chosen
+
+
+@dataclass
+class _Variant:
+    """The builder of one kernel variant, with deduplicated tracks and cursors."""
+
+    of: FusedExpression
+    facts: dict[str, Facts]
+    writes: str
+    tracks: list[Track] = field(default_factory=list)
+    cursors: list[tuple[int, int]] = field(default_factory=list)
+    marking: list[bool] = field(default_factory=list)
+
+    def call(self, kernel_factory: KernelFactory) -> FusedCall:
+        accesses = [
+            self._access(number, each) for number, each in enumerate(self.of.accesses) if self._counts(number)
+        ]
+        spans = [self._span(each) for each in self.of.spans]
+        fused = FusedSpec(
+            ChangesSpec(
+                tuple(self._marks(each) for each in self.tracks),
+                tuple(track for track, _ in self.cursors),
+                tuple(self.marking),
+                tuple(spans),
+            ),
+            tuple(self.of.schemas.get(each.source, pa.schema([])) for each in self.tracks),
+            tuple(self._nullable(each) for each in self.tracks),
+            tuple(accesses),
+            self.of.reductions(),
+            self.of.body.fields,
+            pa.schema(list(scope(self.of.body, self.of.schemas))),
+            self.writes,
+        )
+        return self._made(fused, kernel_factory, spans)
+
+    def _made(self, fused: FusedSpec, kernel_factory: KernelFactory, spans: list[Span]) -> FusedCall:
+        made = build_fused(fused)
+        call = kernel_factory.call(fused, lambda: made.kernel)
+        return FusedCall(
+            OutputCall(call, made.outputs, ()),
+            tuple(self.tracks),
+            tuple(each == SOME_MARKS for each in fused.changes.tracks),
+            tuple(self.cursors),
+            tuple(
+                (span.track, each.size, each.step, each.delay, span.kind in GRIDS)
+                for span, each in zip(spans, self.of.spans, strict=True)
+            ),
+            made.bindings,
+            tuple((each.buffer.name, each.buffer.type) for each in made.scratch),
+            any(span.kind == WINDOW for span in spans),
+        )
+
+    def _counts(self, number: int) -> bool:
+        """Return whether the kernel needs an access. The last accesses only contribute marks and change no value.
+
+        A lenient object needs them all: it begins with the first mark of its inputs, which may precede the first
+        sample.
+        """
+        return self.writes != CHANGES or number < len(self.of.body.accesses) or self.of.lenient
+
+    def _marks(self, track: Track) -> str:
+        return NO_MARKS if track.samples else self.facts[track.source].marks
+
+    def _nullable(self, track: Track) -> frozenset[str]:
+        facts = self.facts[track.source]
+        return facts.sampled if track.samples else facts.nullable
+
+    def _track(self, source: str, samples: bool) -> int:
+        track = Track(source, samples and not self.facts[source].alike)
+        if track not in self.tracks:
+            self.tracks.append(track)
+        return self.tracks.index(track)
+
+    def _cursor(self, track: int, offset: int, marking: bool = False) -> int:
+        if (track, offset) not in self.cursors:
+            self.cursors.append((track, offset))
+            self.marking.append(False)
+        found = self.cursors.index((track, offset))
+        self.marking[found] |= marking
+        return found
+
+    def _access(self, number: int, access: Access) -> AccessSpec:
+        track = self._track(access.source, samples=False)
+        marking = self.facts[access.source].marks != NO_MARKS
+        names = tuple(column for name, column in access.columns if name == at(number, column))
+        return AccessSpec(self._cursor(track, access.shift, marking), track, names, self._always(access))
+
+    def _always(self, access: Access) -> bool:
+        """Return whether an access has a point at every instant: it has the only source and the least offset."""
+        offsets = [*(each.shift for each in self.of.accesses), *(each.delay for each in self.of.spans)]
+        return (
+            len(self.of.sources) == 1
+            and access.shift == min(offsets)
+            and not any(each.kind in GRIDS for each in self.of.spans)
+        )
+
+    def _span(self, span: SpanReading) -> Span:
+        track = self._track(span.source, samples=True)
+        match span.kind:
+            case "rolling":
+                enter, leave = self._cursor(track, span.delay), self._cursor(track, span.delay + span.size)
+                return Span(ROLLING, track, enter, leave)
+            case "last" | "ever" as kind:
+                return Span(LAST if kind == LAST else EVER, track, self._cursor(track, span.delay))
+            case kind:
+                return Span(WINDOW if kind == WINDOW else PER, track)

@@ -1,0 +1,152 @@
+"""Intervals on which a signal has one value, from points, across pushes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algorithms.sort.sorting import Sorter
+from penstock.operators.signals.interleaving import Merged
+from penstock.operators.signals.points import Points, changes, defined, fetched, taken
+from penstock.runtime.buffers import room, to_arrow
+from penstock.runtime.kernels import Call
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Stretches of partitions with one value; a run without an end yet is open."""
+
+    lane: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    columns: Mapping[str, pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.lane)
+
+    def chosen(self, places: np.ndarray) -> Runs:
+        if len(places) == len(self) and bool((places[1:] > places[:-1]).all()):
+            return self
+        columns = {name: taken(column, places) for name, column in self.columns.items()}
+        return Runs(
+            fetched(self.lane, places), fetched(self.start, places), fetched(self.end, places), columns
+        )
+
+
+def no_runs(schema: pa.Schema) -> Runs:
+    """Return no runs."""
+    nothing = np.zeros(0, np.int64)
+    return Runs(nothing, nothing, nothing, {each.name: pa.nulls(0, each.type) for each in schema})
+
+
+def advance(
+    open_runs: Runs, points: Points, emitted: np.ndarray, finish: Call, *, pieces: bool, ends: bool
+) -> tuple[Runs, Runs]:
+    """Extend open runs by the points that have become final; return the runs that ended, and those still open.
+
+    Without `ends`, return the runs that have begun instead of those that ended.
+
+    Adjacent points of one value form one run; with `pieces`, each mark begins a new run. Points before
+    `emitted` were final, and were processed by an earlier call.
+    """
+    if everything(open_runs, points, emitted):
+        if points.joined:
+            return _all_runs(points, finish), open_runs
+        begun = _Begun(points.bounds, points.times, points.marks, points.columns)
+    else:
+        begun = _followed(open_runs, points, emitted)
+    bounds, starts = begun.bounds, begun.starts
+    cuts = changes(list(begun.columns.values()), bounds[:-1])
+    first = np.flatnonzero(cuts | begun.marks.view(np.bool_) if pieces else cuts)
+    columns = {name: taken(column, first) for name, column in begun.columns.items()}
+    runs_of = np.searchsorted(first, bounds)
+    lanes = np.repeat(np.arange(len(bounds) - 1), np.diff(runs_of))
+    starts = starts[first]
+    last = np.zeros(len(first), np.bool_)
+    last[runs_of[1:][np.diff(runs_of) > 0] - 1] = True
+    end = np.append(starts[1:], END_OF_TIME)[: len(starts)]
+    end[last] = END_OF_TIME
+    runs = Runs(lanes, starts, end, columns)
+    known = defined(columns, len(first))
+    final = last & (points.until[lanes] == END_OF_TIME)
+    given = ~last | final if ends else starts >= emitted[lanes]
+    return runs.chosen(np.flatnonzero(known & given)), runs.chosen(np.flatnonzero(known & last & ~final))
+
+
+def everything(open_runs: Runs, points: Points, emitted: np.ndarray) -> bool:
+    """Whether the points are complete: nothing was emitted before, and nothing can follow."""
+    return not len(open_runs) and bool(
+        (emitted == START_OF_TIME).all() and (points.until == END_OF_TIME).all()
+    )
+
+
+def _all_runs(points: Points, finish: Call) -> Runs:
+    """Return every point with a value as a run that ends at the next point of its partition."""
+    rows = len(points)
+    out = {f"out_{name}": room(rows + 1) for name in ("lane", "place", "start", "end")}
+    given = {"bounds": points.bounds, "times": points.times, "valid": points.defined.view(np.uint8)}
+    found = finish({**given, **out, "lanes": points.lanes, "rows": rows})
+    lane, place, start, end = (each[:found] for each in out.values())
+    columns = points.columns if found == rows else {n: taken(c, place) for n, c in points.columns.items()}
+    return Runs(lane, start, end, columns)
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """Values by partition, each from its start until the next one."""
+
+    bounds: np.ndarray
+    starts: np.ndarray
+    marks: np.ndarray
+    columns: Mapping[str, pa.Array]
+
+
+def _followed(open_runs: Runs, points: Points, emitted: np.ndarray) -> _Begun:
+    """Return open runs followed by the new points, by partition."""
+    lane = np.repeat(np.arange(points.lanes), np.diff(points.bounds))
+    places = np.flatnonzero((points.times >= emitted[lane]) & (points.times < points.until[lane]))
+    lanes = np.concatenate([open_runs.lane, lane[places]])
+    starts = np.concatenate([open_runs.start, points.times[places]])
+    marks = np.concatenate([np.ones(len(open_runs), np.uint8), points.marks[places]])
+    columns = {
+        name: pa.concat_arrays([_like(open_runs.columns[name], column), taken(column, places)])
+        for name, column in points.columns.items()
+    }
+    if (lanes[1:] < lanes[:-1]).any():
+        order = np.argsort(lanes, kind="stable")  # stable: open runs precede new points
+        lanes, starts, marks = lanes[order], starts[order], marks[order]
+        columns = {name: taken(column, order) for name, column in columns.items()}
+    return _Begun(np.searchsorted(lanes, np.arange(points.lanes + 1)), starts, marks, columns)
+
+
+def _like(column: pa.Array, other: pa.Array) -> pa.Array:
+    return column if column.type == other.type else column.cast(other.type)
+
+
+def interval_batch(runs: Runs, keys: Sequence[pa.Array], schema: pa.Schema, sorter: Sorter) -> pa.RecordBatch:
+    """Return ended runs as rows, by start; the end of an unbounded run is null."""
+    if (runs.start[1:] < runs.start[:-1]).any():
+        runs = runs.chosen(sorter.order(runs.start))  # stable: runs are in order of partition
+    of_lanes = [taken(key, runs.lane) for key in keys]
+    return _batch(runs.start, runs.end, [*of_lanes, *runs.columns.values()], schema)
+
+
+def merged_batch(merged: Merged, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch of runs that are already in order."""
+    return _batch(merged.start, merged.end, [*merged.keys, *merged.values], schema)
+
+
+def _batch(start: np.ndarray, end: np.ndarray, rest: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    moments = [_moments(start, None, schema.field(0).type)]
+    if len(schema) > 1 + len(rest):
+        moments.append(_moments(end, end != END_OF_TIME, schema.field(1).type))
+    return pa.RecordBatch.from_arrays([*moments, *rest], schema=schema)
+
+
+def _moments(ticks: np.ndarray, there: np.ndarray | None, dtype: pa.DataType) -> pa.Array:
+    kind = "u" if pa.types.is_unsigned_integer(dtype) else "i"
+    return to_arrow(ticks.astype(f"{kind}{dtype.bit_width // 8}", copy=False), there, dtype)

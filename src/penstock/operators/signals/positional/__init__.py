@@ -1,0 +1,1 @@
+"""Signals over regular time: a value is an array indexed by position."""

@@ -1,0 +1,134 @@
+"""Emit signals that read past results: a sequential loop over positions; all other operands are vectorised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.algorithms.expressions.cells import Cell
+from penstock.algorithms.expressions.scope import choose
+from penstock.analysis.positions import marks_of
+from penstock.ir.signals.nodes import Feedback, Object, SelfReference, past
+from penstock.loop.build import KernelBuilder
+from penstock.loop.machine import machine_type
+from penstock.loop.nodes import I64, U8, Value, Var, const
+from penstock.operators.signals.positional.kernels.feedback_history import Recent, recent_results
+from penstock.operators.signals.positional.kernels.memory import Array
+from penstock.operators.signals.positional.kernels.objects import lowering_at
+from penstock.operators.signals.positional.kernels.plan import Need
+from penstock.operators.signals.positional.kernels.states import prepare, release, states_at
+from penstock.operators.signals.positional.kernels.writer import Here, Stored, Writer
+
+_IN_REGISTERS = 8  # most past results in registers; if more are read, all are in a ring buffer
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The results that persist across blocks: parameters, and the number of entries kept before the next block.
+
+    The last `recent` defined results come first, the latest last; a mark without a result does not count.
+    """
+
+    values: Array
+    valid: Array
+    kept: int
+    recent: int
+
+
+def declare_history(writer: Writer, this: Object, body: Feedback) -> History:
+    """Declare the memory of past results. It persists across calls, so it is not pooled."""
+    k, need = writer.k, history_need(writer.plan.needs[this.name], body)
+    machine = machine_type(this.schema.types[0])
+    assert machine is not None
+    values, valid = k.buffer("history", machine), k.buffer("history_valid", U8)
+    recent = max(each.back for each in body.own)
+    head = recent + need.past
+    return History(Array(values, head), Array(valid, head), head + need.future, recent)
+
+
+def history_need(need: Need, body: Feedback) -> Need:
+    """The positions that readers need, those the feedback reads by time, and the result that is held."""
+    furthest = max(1, *(each.shift for each in body.own))
+    return Need(max(need.past, furthest - need.future), need.future)
+
+
+def carry(writer: Writer, name: str, history: History) -> None:
+    """Move the results that the next block reads to the front."""
+    k = writer.k
+    moved = [history.values.buffer, *([history.valid.buffer] if writer.plan.nulls[name] else [])]
+    with k.for_(history.recent, history.kept, "j") as j:
+        for buffer in moved:
+            k.store(buffer, j, buffer[j + writer.count])
+
+
+def write_feedback(writer: Writer, this: Object, body: Feedback, history: History) -> None:
+    """Compute results one by one from those of the previous block; they stay in memory from block to block."""
+    for group in writer.plan.groups[this.name]:
+        prepare(writer, group)
+    need = writer.plan.needs[this.name]
+    name = this.schema.names[0]
+    k, values = writer.k, history.values
+    valid = history.valid if name in writer.plan.nulls[this.name] else None
+    start = const(need.future, I64)
+    recent = recent_results(k, values.buffer, history.recent, _IN_REGISTERS)
+    held, held_valid = _last(k, values, valid, start)
+    with k.for_(start, writer.count + need.future, "e") as entry:
+        own = {past(i): _own(each, entry, recent, values, valid) for i, each in enumerate(body.own)}
+        states = [states_at(writer, group, Here(1, entry)) for group in writer.plan.groups[this.name]]
+        lowering = lowering_at(writer, this, body, Here(1, entry), states, own)
+        cell = lowering.bind(lowering.lower_as(writer.plan.fields[this.name][0].expr, this.schema.types[0]))
+        mark, defined = writer.mark(this.name, entry), cell.valid
+        if mark is not None:
+            # Between and after its samples a feedback keeps its last result.
+            at_mark = k.var("mark", mark)
+            defined = at_mark if cell.valid is None else at_mark & cell.valid
+            cell = choose(at_mark, cell, Cell(held, None if held_valid is None else held_valid.ne(0)))
+        recent.push(cell.value, None if defined is None else k.var("defined", defined))
+        _remember(k, values, valid, entry, cell, (held, held_valid))
+    recent.leave()
+    for group in writer.plan.groups[this.name]:
+        release(writer, group)
+    writer.stored[this.name] = Stored(
+        {name: values}, {} if valid is None else {name: _shown(writer, this, valid)}
+    )
+
+
+def _last(k: KernelBuilder, values: Array, valid: Array | None, start: Value) -> tuple[Var, Var | None]:
+    """The result that holds when a block begins."""
+    return k.var("held", values[start - 1]), None if valid is None else k.var("held_ok", valid[start - 1])
+
+
+def _own(own: SelfReference, entry: Value, recent: Recent, values: Array, valid: Array | None) -> Cell:
+    if own.back:
+        return Cell(recent.ago(own.back))
+    return Cell(values[entry - own.shift], None if valid is None else valid[entry - own.shift].ne(0))
+
+
+def _remember(
+    k: KernelBuilder,
+    values: Array,
+    valid: Array | None,
+    entry: Value,
+    cell: Cell,
+    held: tuple[Var, Var | None],
+) -> None:
+    k.store(values.buffer, values.place(entry), cell.value)
+    k.set(held[0], cell.value)
+    if valid is None or held[1] is None:
+        return
+    flag = k.var("flag", const(1, U8) if cell.valid is None else cell.valid.to(U8))
+    k.store(valid.buffer, valid.place(entry), flag)
+    k.set(held[1], flag)
+
+
+def _shown(writer: Writer, this: Object, valid: Array) -> Array:
+    """The validity for readers: false before the first sample, where the feedback itself reads `initial`."""
+    if not writer.plan.edge:
+        return valid
+    k, need = writer.k, writer.plan.needs[this.name]
+    first, _ = marks_of(writer.plan.positions.program, this.name)
+    shown = writer.array(1, need, U8)
+    start, stop = writer.bounds(1, need)
+    with k.for_(start, stop, "e") as entry:
+        there = valid[entry].ne(0) & (writer.position(entry) >= first)
+        k.store(shown.buffer, shown.place(entry), there.to(U8))
+    return shown

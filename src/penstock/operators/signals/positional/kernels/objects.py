@@ -1,0 +1,220 @@
+"""Emit the objects of a program, in order, inside a block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import gcd
+
+from penstock.algorithms.expressions.cells import Cell, narrow
+from penstock.algorithms.expressions.lowering import Lowering
+from penstock.algorithms.monoids import Values
+from penstock.analysis.positions import is_lenient, marks_of, result_step
+from penstock.expr import nodes as ex
+from penstock.ir.signals.nodes import Expression, Feedback, Object, Rolling, Sampled
+from penstock.ir.signals.scope import reduced_types, scope
+from penstock.loop.machine import machine_type
+from penstock.loop.nodes import U8, Value, Var, const, maximum, minimum
+from penstock.operators.signals.positional.kernels.plan import Need, no_text
+from penstock.operators.signals.positional.kernels.states import prepare, release, states_at
+from penstock.operators.signals.positional.kernels.writer import Here, Stored, Writer, one_of
+
+States = Sequence[Sequence[Values]]  # per group of reductions, the states of its partials
+
+
+def write_sampled(writer: Writer, this: Object, body: Sampled) -> None:
+    """Compute the parts of samples that cannot be read in place: computed values, and validity bytes."""
+    plan, k = writer.plan, writer.k
+    given, need = writer.inputs[int(body.input)], plan.needs[this.name]
+    computed = [each for each in body.fields if plan.edge or not isinstance(each.expr, ex.Column)]
+    null = [each for each in body.fields if each.name in plan.nulls[this.name]]
+    if not computed and not null:
+        return
+    stored = Stored(
+        {
+            each.name: writer.array(1, need, machine_type(this.schema.field(each.name).type))
+            for each in computed
+        },
+        {each.name: writer.array(1, need, U8) for each in null},
+    )
+    start, stop = writer.bounds(1, need)
+    with k.for_(start, stop, "e", scalar=not computed) as entry:
+        position = k.var("position", writer.position(entry))
+        row, there = _row(writer, body, position)
+        lowering = given.columns.lowering(row, writer.fail)
+        for each in body.fields:
+            if each in computed or each in null:
+                _store_sample(writer, stored, each.name, entry, lowering.lower(each.expr), there)
+    writer.stored[this.name] = stored
+
+
+def _row(writer: Writer, body: Sampled, position: Var) -> tuple[Var, Value | None]:
+    """The row that holds at a position; on an edge, the nearest row and whether it holds."""
+    given, k = writer.inputs[int(body.input)], writer.k
+    if not writer.plan.edge:
+        return k.var("row", position - given.base), None
+    last = k.var("last", given.total - 1)
+    there = (position >= 0) & (last >= 0)
+    if body.hold.lasting is not None:
+        there &= position < last + body.hold.lasting
+    return k.var("row", maximum(minimum(position, last) - given.base, 0)), k.var("there", there)
+
+
+def _store_sample(
+    writer: Writer, stored: Stored, name: str, entry: Value, cell: Cell, there: Value | None
+) -> None:
+    k, values, flags = writer.k, stored.values.get(name), stored.valid.get(name)
+    if values is not None:
+        k.store(values.buffer, values.place(entry), cell.value.to(values.buffer.type))
+    if flags is not None:
+        valid = cell.valid if there is None else narrow(cell.valid, there)
+        k.store(flags.buffer, flags.place(entry), const(1, U8) if valid is None else valid.to(U8))
+
+
+# --- expressions --------------------------------------------------------------------------------------------
+
+
+def lowering_at(
+    writer: Writer,
+    this: Object,
+    body: Expression | Feedback,
+    here: Here,
+    states: States,
+    own: dict[str, Cell],
+) -> Lowering:
+    """Lower fields over the accesses and reductions at a place."""
+    plan = writer.plan
+
+    def column(name: str) -> Cell:
+        if name in own:
+            return own[name]
+        place, _, read = name.partition(".")
+        access = body.accesses[int(place)]
+        return writer.cell(access.source, read, writer.entry(here, plan.step(access.source), access.shift))
+
+    reduced: dict[int, Cell] = {}
+    for group, state in zip(plan.groups[this.name], states, strict=True):
+        cells = group.cells(writer.k, state, writer.fail)
+        reduced |= zip(group.places, cells, strict=True)
+    return Lowering(
+        writer.k,
+        scope(body, plan.schemas, this.schema.types[0]),
+        column,
+        writer.fail,
+        no_text,
+        reduced=[reduced[i] for i in range(len(reduced))],
+        reduced_types=reduced_types(body, plan.schemas),
+    )
+
+
+@contextmanager
+def each_entry(
+    writer: Writer, this: Object, body: Expression | Feedback, need: Need, brief: bool = False
+) -> Iterator[Here]:
+    """Loop over the entries of an object; if it reads grids, over the stretches on which those are constant."""
+    k, step = writer.k, writer.plan.step(this.name)
+    start, stop = writer.bounds(step, need)
+    if step > 1:
+        with k.for_(start, stop, "window") as window:
+            yield Here(step, window, k.var("grid", (window + writer.base(step)) * step))
+        return
+    stretch = _stretch(writer, body)
+    if stretch == 0:
+        with k.for_(start, stop, "e", brief=brief) as entry:
+            yield Here(1, entry)
+        return
+    base = writer.base(1)
+    with k.for_(
+        (base + start).div(stretch), (base + stop + (stretch - 1)).div(stretch), "s", scalar=True
+    ) as number:
+        grid = k.var("grid", number * stretch)
+        begin = k.var("begin", maximum(start, grid - base))
+        end = k.var("end", minimum(stop, grid + stretch - base))
+        with k.for_(begin, end, "e") as entry:
+            yield Here(1, entry, grid)
+
+
+def _stretch(writer: Writer, body: Expression | Feedback) -> int:
+    """The number of positions on which all accesses on grids are constant; 0 if there are none."""
+    steps = writer.plan.positions.steps
+    read = [(steps[each.source], each.shift) for each in body.accesses]
+    read += [(result_step(each, steps), each.shift) for each in body.reductions]
+    return gcd(*(length for step, shift in read if step > 1 for length in (step, shift)))
+
+
+def write_expression(writer: Writer, this: Object, body: Expression, target: Stored | None) -> None:
+    """Compute the fields, entry by entry, into memory or into the result."""
+    plan, need = writer.plan, writer.plan.needs[this.name]
+    for group in plan.groups[this.name]:
+        prepare(writer, group)
+    stored = target or writer.room(this, need)
+    marks = writer.array(plan.step(this.name), need, U8) if _has_marks(writer, this) else None
+    with each_entry(writer, this, body, need, brief=writer.brief and target is None) as here:
+        states = [states_at(writer, group, here) for group in plan.groups[this.name]]
+        lowering = lowering_at(writer, this, body, here, states, {})
+        begun = _begun(writer, this, here)
+        for each in plan.fields[this.name]:
+            cell = lowering.lower_as(each.expr, this.schema.field(each.name).type)
+            cell = cell if begun is None else Cell(cell.value, narrow(cell.valid, begun))
+            writer.store(this, stored, each.name, here.entry, cell)
+        if marks is not None:
+            mark = _mark(writer, this, body, here, states)
+            writer.k.store(
+                marks.buffer, marks.place(here.entry), const(1, U8) if mark is None else mark.to(U8)
+            )
+    for group in plan.groups[this.name]:
+        release(writer, group)
+    if target is None:
+        writer.stored[this.name] = Stored(stored.values, stored.valid, marks)
+
+
+def _begun(writer: Writer, this: Object, here: Here) -> Value | None:
+    """Whether a lenient expression has begun: at the first sample of the input, or of its operands. None off edges."""
+    program = writer.plan.positions.program
+    if not writer.plan.edge or not is_lenient(program, this):
+        return None
+    return writer.position(here.entry) >= min(marks_of(program, this.name)[0], 0)
+
+
+# --- samples on grids ---------------------------------------------------------------------------------------
+
+
+def _has_marks(writer: Writer, this: Object) -> bool:
+    """Whether samples must be recorded: where windows may be empty and the samples are counted."""
+    positions = writer.plan.positions
+    counted = this.name in positions.marking and this.name in positions.gridded
+    return counted and not writer.plan.is_always_there(this.name)
+
+
+def _mark(writer: Writer, this: Object, body: Expression, here: Here, states: States) -> Value | None:
+    """Whether any operand has a sample here; a window has one where it contains a sample."""
+    plan = writer.plan
+    found = [
+        _on_grid(
+            writer,
+            here,
+            plan.step(each.source),
+            each.shift,
+            _read_mark(writer, here, each.source, each.shift),
+        )
+        for each in body.accesses
+    ]
+    for group, state in zip(plan.groups[this.name], states, strict=True):
+        if isinstance(group.span, Rolling):
+            mark = _read_mark(writer, here, group.source, group.shift)
+        else:
+            mark = None if group.sampled else state[0][0].ne(0)
+        found.append(_on_grid(writer, here, group.every, group.shift, mark))
+    return one_of(found)
+
+
+def _read_mark(writer: Writer, here: Here, source: str, shift: int) -> Value | None:
+    return writer.mark(source, writer.entry(here, writer.plan.step(source), shift))
+
+
+def _on_grid(writer: Writer, here: Here, step: int, shift: int, mark: Value | None) -> Value | None:
+    """Restrict a window's mark to the first position of the window."""
+    if step == here.step:
+        return mark
+    begins = (writer.base(1) + here.entry - shift).rem(step).eq(0)
+    return begins if mark is None else mark & begins

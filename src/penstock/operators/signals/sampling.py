@@ -1,0 +1,248 @@
+"""From rows to points: the time for which each sample holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algorithms.sort.sorting import Sorter
+from penstock.algorithms.sorted_partitions.frames import Frames
+from penstock.algorithms.sorted_partitions.partition import Partitioner, carried_view
+from penstock.algorithms.sorted_partitions.partitions import Lanes
+from penstock.algorithms.sorted_partitions.rows import Rows
+from penstock.errors import OverflowError, SignalError
+from penstock.operators.signals.points import BEGINNING, Points, lanes_of, taken
+from penstock.runtime.buffers import ticks_of, to_arrow
+from penstock.runtime.stage import END_OF_TIME
+
+OVERLAP = (
+    "two intervals of one key overlap, so that the signal has two values at once; "
+    "say which counts with resolve=, such as resolve='last' or resolve='sum'"
+)
+FARTHEST = 1 << 61  # farther times leave no room for shifts
+
+
+def stored(name: str) -> str:
+    """Return the column name of a value in pending rows; a key may have the value's name."""
+    return f"value.{name}"
+
+
+@dataclass(frozen=True)
+class _LaidOut:
+    """Rows by partition; `order` gives their original indices, if they are needed and differ."""
+
+    bounds: np.ndarray
+    times: np.ndarray
+    order: np.ndarray | None
+    columns: Mapping[str, pa.Array]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The rule by which samples become points. `until` names the column of ends, `lasting` is the maximum
+    duration.
+
+    `resolve(lanes, frames)` combines the values of each frame's rows; without it the last one counts. `single`:
+    the value at an instant is read, which overlapping intervals do not have.
+    """
+
+    values: tuple[str, ...]
+    lasting: int | None
+    until: str | None
+    resolve: Callable[[Lanes, Frames], list[pa.Array]] | None
+    single: bool
+    sorter: Sorter
+    partitioner: Partitioner
+
+    def points(self, rows: Rows, numbers: np.ndarray, lanes: int, until: int) -> Points:
+        """Return the points of rows, partitioned by `numbers`."""
+        lane_by_lane = self._laid_out(rows, numbers, lanes)
+        bounds, times, order = lane_by_lane.bounds, lane_by_lane.times, lane_by_lane.order
+        if _farthest(bounds, times) > FARTHEST:
+            raise OverflowError(
+                "a time of a signal lies so far off that it cannot be moved within 64 bits; filter such rows out"
+            )
+        columns = {name: lane_by_lane.columns[stored(name)] for name in self.values}
+        final = np.full(lanes, max(until, BEGINNING), np.int64)
+        if self.until is not None:
+            ends = _ends(rows.batch.column(self.until))
+            ends = ends if order is None else ends[order]
+            return self._between(bounds, times, ends, columns, final)
+        return self._held(*self._singled(bounds, times, columns), final)
+
+    def ends(self, rows: Rows) -> np.ndarray | None:
+        """Return the ends of rows, if a column holds them; else None."""
+        return None if self.until is None else _ends(rows.batch.column(self.until))
+
+    def _laid_out(self, rows: Rows, numbers: np.ndarray, lanes: int) -> _LaidOut:
+        """Sort rows by partition, then time; the counting sort moves columns of fixed width directly."""
+        order = rows.order(self.sorter)
+        columns = {stored(name): rows.batch.column(stored(name)) for name in self.values}
+        times = rows.times
+        if order is not None:
+            times, numbers = times[order], numbers[order]
+            columns = {name: taken(column, order) for name, column in columns.items()}
+        if lanes == 1:
+            return _LaidOut(np.array([0, len(times)]), times, order, columns)
+        partition = self.partitioner.partition(numbers, lanes)
+        plain = {name: carried_view(column) for name, column in columns.items()}
+        carried = {name: each for name, each in plain.items() if each is not None}
+        moved = [] if len(carried) == len(columns) and self.until is None else [np.arange(len(times))]
+        times, *rest = partition.carried([times, *carried.values(), *moved])
+        made = {
+            name: to_arrow(each, None, columns[name].type) for name, each in zip(carried, rest, strict=False)
+        }
+        places = rest[-1] if moved else None
+        for name in columns:
+            if name not in made:
+                made[name] = taken(columns[name], rest[-1])
+        if places is not None and order is not None:
+            places = order[places]
+        return _LaidOut(partition.all_bounds, times, order if places is None else places, made)
+
+    def _singled(
+        self, bounds: np.ndarray, times: np.ndarray, columns: Mapping[str, pa.Array]
+    ) -> tuple[np.ndarray, np.ndarray, Mapping[str, pa.Array]]:
+        """Reduce samples at one time of a partition to one: the last, or the resolved value."""
+        same = times[1:] == times[:-1]
+        if not same.any():
+            return bounds, times, columns
+        first = np.ones(len(times), np.bool_)
+        first[1:] = ~same
+        first[bounds[:-1][bounds[:-1] < len(times)]] = True
+        if first.all():
+            return bounds, times, columns
+        lo = np.flatnonzero(first)
+        hi = np.append(lo[1:], len(times))
+        if self.resolve is None:
+            joined: Mapping[str, pa.Array] = {name: taken(each, hi - 1) for name, each in columns.items()}
+        else:
+            made = self.resolve(lanes_of(columns, bounds, times), Frames(lo, hi, times[lo], times[lo]))
+            joined = dict(zip(columns, made, strict=True))
+        return np.searchsorted(lo, bounds), times[lo], joined
+
+    def _held(
+        self, bounds: np.ndarray, times: np.ndarray, columns: Mapping[str, pa.Array], final: np.ndarray
+    ) -> Points:
+        if self.lasting is None:
+            return Points(bounds, times, np.ones(len(times), np.uint8), columns, final)
+        return _ended(bounds, times, times + self.lasting, columns, final)
+
+    # -- intervals -----------------------------------------------------------------------------------
+
+    def _between(
+        self,
+        bounds: np.ndarray,
+        times: np.ndarray,
+        ends: np.ndarray,
+        columns: Mapping[str, pa.Array],
+        final: np.ndarray,
+    ) -> Points:
+        """Return the points of samples with explicit ends."""
+        if (ends <= _following(bounds, times)).all():
+            return _ended(bounds, times, ends, columns, final)
+        if self.resolve is not None or not self.single:
+            return self._overlapping(bounds, times, ends, columns, final)
+        raise SignalError(OVERLAP)
+
+    def _overlapping(
+        self,
+        bounds: np.ndarray,
+        times: np.ndarray,
+        ends: np.ndarray,
+        columns: Mapping[str, pa.Array],
+        final: np.ndarray,
+    ) -> Points:
+        """List the samples that hold between adjacent starts and ends; resolve them, or keep them as a multiset."""
+        at, marks, lo, members, new_bounds = _active(bounds, times, ends)
+        if self.resolve is None:
+            nothing = {name: pa.nulls(len(at), each.type) for name, each in columns.items()}
+            return Points(new_bounds, at, marks, nothing, final, lanes_of(columns, bounds, times))
+        hi = np.append(lo[1:], len(members))
+        several = {name: taken(each, members) for name, each in columns.items()}
+        lanes = lanes_of(several, np.append(0, hi[new_bounds[1:] - 1]) if len(at) else bounds, times[members])
+        made = self.resolve(lanes, Frames(lo, hi, at, at))
+        return Points(new_bounds, at, marks, dict(zip(columns, made, strict=True)), final)
+
+
+def _farthest(bounds: np.ndarray, times: np.ndarray) -> int:
+    """Return the largest distance of a time from zero; only the ends of the sorted partitions are read."""
+    some = bounds[:-1] < bounds[1:]
+    earliest, latest = times[bounds[:-1][some]], times[bounds[1:][some] - 1]
+    return max(-int(earliest.min()), int(latest.max())) if len(earliest) else 0
+
+
+def _ends(column: pa.Array) -> np.ndarray:
+    """Return the times of a column; null is END_OF_TIME."""
+    if not column.null_count:
+        return ticks_of(column)
+    there = column.is_valid().to_numpy(zero_copy_only=False)
+    return np.where(there, ticks_of(column), END_OF_TIME)
+
+
+def _following(bounds: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Return the time of the next sample of the same partition; END_OF_TIME after the last one."""
+    following = np.append(times[1:], END_OF_TIME)
+    following[bounds[1:][bounds[1:] > 0] - 1] = END_OF_TIME
+    return following
+
+
+def _ended(
+    bounds: np.ndarray,
+    times: np.ndarray,
+    ends: np.ndarray,
+    columns: Mapping[str, pa.Array],
+    final: np.ndarray,
+) -> Points:
+    """Add a point without a value where a sample ends before the next begins."""
+    early = ends < _following(bounds, times)
+    places = np.repeat(np.arange(len(times)), 1 + early)
+    is_end = np.zeros(len(places), np.bool_)
+    is_end[1:] = places[1:] == places[:-1]
+    added = np.concatenate([[0], np.cumsum(early)])
+    return Points(
+        bounds + added[bounds],
+        np.where(is_end, ends[places], times[places]),
+        (~is_end).astype(np.uint8),
+        {name: taken(each, np.where(is_end, -1, places)) for name, each in columns.items()},
+        final,
+    )
+
+
+def _active(
+    bounds: np.ndarray, times: np.ndarray, ends: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the instants at which samples start or end, a mask of the starts, and the samples that hold after
+    each.
+    """
+    rows, lanes = len(times), len(bounds) - 1
+    lane = np.repeat(np.arange(lanes), np.diff(bounds))
+    ending = np.flatnonzero(ends != END_OF_TIME)
+    number, instants, lane_of = _numbered(
+        np.concatenate([lane, lane[ending]]), np.concatenate([times, ends[ending]])
+    )
+    new_bounds = np.searchsorted(lane_of, np.arange(lanes + 1))
+    first, last = number[:rows], new_bounds[lane + 1]
+    last[ending] = number[rows:]
+    begins = np.zeros(len(instants), np.uint8)
+    begins[first] = 1
+    # List each sample at every instant at which it holds; the stable sort by instant preserves sample order.
+    held = last - first
+    samples = np.repeat(np.arange(rows), held)
+    at = np.arange(len(samples)) + np.repeat(first - (np.cumsum(held) - held), held)
+    firsts = np.concatenate([[0], np.cumsum(np.bincount(at, minlength=len(instants)))])[:-1]
+    return instants, begins, firsts, samples[np.argsort(at, kind="stable")], new_bounds
+
+
+def _numbered(lanes: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Number the distinct times of all partitions in order; return each number's time and partition."""
+    order = np.lexsort((times, lanes))
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (np.diff(times[order]) != 0) | (np.diff(lanes[order]) != 0)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(new) - 1
+    kept = order[new]
+    return number, times[kept], lanes[kept]

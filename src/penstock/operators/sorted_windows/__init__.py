@@ -1,0 +1,1 @@
+"""Windows over rows sorted by key and time: sessions, counts, calendars, and aggregates that need rows."""

@@ -1,0 +1,170 @@
+"""Build the stage of windows over sorted partitions, and bind its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from penstock.algorithms.kernel_factory import KernelFactory
+from penstock.algorithms.sorted_partitions.build import (
+    FrameReducers,
+    lane_layout,
+    shape_of_windows,
+    sorter,
+)
+from penstock.algorithms.sorted_partitions.count_frames import CountFraming
+from penstock.algorithms.sorted_partitions.frame_kernels import (
+    count_sessions,
+    grid_frames,
+    list_sessions,
+    listed_frames,
+)
+from penstock.algorithms.sorted_partitions.frames import (
+    CalendarFraming,
+    CarriedFraming,
+    Framing,
+    GridFraming,
+    UnboundedFraming,
+)
+from penstock.algorithms.sorted_partitions.partitions import Lanes, Layout
+from penstock.algorithms.sorted_partitions.results import (
+    AppliedResults,
+    Reductions,
+    RowResults,
+    WindowResults,
+)
+from penstock.algorithms.window_grid import Grid, Windows
+from penstock.ir.rows import as_table
+from penstock.operators.sorted_windows.build_keyed import keyed_windows
+from penstock.operators.sorted_windows.kernels.session_lateness import session_lateness
+from penstock.operators.sorted_windows.session_frames import SessionFraming
+from penstock.operators.sorted_windows.session_lateness import SessionLateness
+from penstock.operators.sorted_windows.session_stage import SessionStage
+from penstock.operators.sorted_windows.stage import SortedWindowStage
+from penstock.physical import nodes as ph
+from penstock.physical.choose_states import STATES
+from penstock.physical.split_windows import columns_of, frame_reductions
+from penstock.runtime.session import Context
+from penstock.runtime.stage import Stage
+from penstock.types.calendar import calendar_bounds
+from penstock.types.time import Time
+from penstock.types.windows import (
+    WINDOW_BOUNDS,
+    Calendar,
+    CarriedWindow,
+    Count,
+    Session,
+    TimeWindow,
+    Unbounded,
+)
+
+Emission = Callable[[Lanes, int], list[pa.RecordBatch]]
+
+
+def sorted_windows(
+    op: ph.SortedWindows, node: ph.Node, given: ph.Node, kernel_factory: KernelFactory
+) -> Callable[[Context], Stage]:
+    """Return the constructor of a `SortedWindows` stage."""
+    if op.held == STATES:
+        return keyed_windows(op, node, given, kernel_factory)
+    columns, over = columns_of(op.reductions), reducers(op, given, kernel_factory)
+    return _Build(op, node, given, kernel_factory, columns, over).stage
+
+
+def reducers(op: ph.SortedWindows, given: ph.Node, kernel_factory: KernelFactory) -> FrameReducers:
+    """Return the reducers of the node's reductions."""
+    return FrameReducers(
+        given.schema,
+        given.clock.stored,
+        frame_reductions(op.reductions),
+        tuple(each.algorithm for each in op.reductions),
+        shape_of_windows(op.window, op.keys),
+        kernel_factory,
+    )
+
+
+@dataclass(frozen=True)
+class _Build:
+    op: ph.SortedWindows
+    node: ph.Node
+    given: ph.Node
+    kernel_factory: KernelFactory
+    columns: tuple[str, ...]
+    over: FrameReducers
+
+    def stage(self, context: Context) -> SortedWindowStage:
+        op = self.op
+        keys = (*op.keys, *WINDOW_BOUNDS) if self._carried else op.keys
+        layout = lane_layout(keys, self.columns, self.kernel_factory, context.engine.workers)
+        framing = self._framing(layout)
+        time, release = self._clocks
+        rows = self.given.schema, time, release, context.metrics
+        parts = framing, layout, self._emission(framing, layout.threads), op.output == "attach", *rows
+        if isinstance(framing, SessionFraming):
+            return SessionStage(*parts, framing.lateness)
+        return SortedWindowStage(*parts)
+
+    @property
+    def _carried(self) -> bool:
+        return isinstance(self.op.window, CarriedWindow)
+
+    @property
+    def _clocks(self) -> tuple[Time, Time]:
+        """Return the time that orders rows, and the time at which the watermark releases them."""
+        time = self.given.clock
+        if not self._carried:
+            return time, time
+        release = Time(WINDOW_BOUNDS[1], time.type, time.unit, shift=-1)
+        return (time if time.column in self.given.schema.names else release), release
+
+    def _emission(self, framing: Framing, threads: int) -> Emission:
+        op, schema, sort = self.op, self.node.schema, sorter(self.kernel_factory)
+        match op.output:
+            case "aggregate":
+                reductions = self._reductions(threads)
+                return WindowResults(framing, reductions, op.keys, schema, sort, op.by_key, threads)
+            case "attach":
+                return RowResults(framing, self._reductions(threads), not self._carried, schema, sort)
+            case ph.Apply(function=function, columns=columns):
+                names = schema.names[len(WINDOW_BOUNDS) + len(op.keys) :]
+                applied = partial(_applied, function, schema, names)
+                return AppliedResults(framing, applied, columns, op.keys, schema, sort)
+
+    def _framing(self, layout: Layout) -> Framing:
+        call = self.kernel_factory.call
+        match self.op.window:
+            case Session(gap=gap):
+                count = call("count_sessions", count_sessions)
+                listed = call("list_sessions", list_sessions)
+                return SessionFraming(gap, count, listed, layout.threads, self._lateness(gap, layout))
+            case Count(size=size, every=every, partial=tail):
+                return CountFraming(size, every, tail)
+            case Unbounded():
+                return UnboundedFraming()
+            case CarriedWindow():
+                return CarriedFraming(*WINDOW_BOUNDS)
+            case Calendar() as calendar:
+                listed = call("listed_frames", listed_frames)
+                return CalendarFraming(partial(calendar_bounds, calendar), listed)
+            case TimeWindow(size=size, every=every, offset=offset):
+                grid = Windows(Grid(size, every, offset))
+                return GridFraming(grid, call("grid_frames", grid_frames))
+
+    def _lateness(self, gap: int, layout: Layout) -> SessionLateness:
+        """Return the lateness rule. If a later stage reads rows by time, a row must not move a session's start back."""
+        begin_earlier = not (self.op.read_by_time and self.op.output == "attach")
+        name = ("session_lateness", begin_earlier)
+        build = partial(session_lateness, begin_earlier)
+        return SessionLateness(gap, layout, lambda: self.kernel_factory.call(name, build))
+
+    def _reductions(self, threads: int) -> Reductions:
+        return Reductions(self.over.reducers(threads), len(self.op.reductions))
+
+
+def _applied(
+    function: Callable[[pa.Table], object], schema: pa.Schema, names: list[str], rows: pa.Table
+) -> pa.Table:
+    return as_table(function(rows), schema, names)

@@ -1,0 +1,75 @@
+"""The plain twin of `SortedWindows`: rows sorted by key and time, each window as a list of them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock.ir.order import canonical
+from penstock.ir.rows import as_table, to_rows, to_table
+from penstock.ir.samples import Sample
+from penstock.operators.plain_rows import (
+    FrameRows,
+    Rows,
+    bounds_of,
+    frames,
+    lanes,
+    reduced,
+    with_reduced,
+)
+from penstock.physical import nodes as ph
+from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow
+
+
+def sorted_windows(op: ph.SortedWindows, node: ph.Node, given: ph.Node, samples: Rows) -> Rows:
+    """Return one row per window and key, each window's rows, or what a function makes of them."""
+    found = frames(op.window, lanes(_timed(op, given, samples), op.keys, given.clock))
+    match op.output:
+        case "aggregate":
+            return [_aggregated(op, node, given, each) for each in found]
+        case "attach":
+            return _attached(op, node, given, samples, found)
+        case ph.Apply() as apply:
+            return [made for each in found for made in _applied(apply, op, node, given, each)]
+
+
+def _timed(op: ph.SortedWindows, given: ph.Node, samples: Rows) -> Rows:
+    """Rows of a carried window may have no time of their own; they are in order of position."""
+    if not isinstance(op.window, CarriedWindow):
+        return samples
+    column = given.clock.column
+    least = {column: -given.clock.shift}
+    return [
+        each if each.row.get(column) is not None else Sample(each.row | least, each.rank) for each in samples
+    ]
+
+
+def _aggregated(op: ph.SortedWindows, node: ph.Node, given: ph.Node, frame: FrameRows) -> Sample:
+    window, key, members = frame
+    row = {name: canonical(members[0].row[name]) for name in op.keys} | bounds_of(window)
+    values = reduced(op.reductions, [members], given.schema)
+    return Sample(with_reduced(row, values, node.schema), ((), window[0], *key))
+
+
+def _attached(
+    op: ph.SortedWindows, node: ph.Node, given: ph.Node, samples: Rows, found: list[FrameRows]
+) -> Rows:
+    """Repeat each row once per window that holds it, ordered by window, then by the order of arrival."""
+    places = {each.rank: place for place, each in enumerate(samples)}
+    made = []
+    for window, _, members in found:
+        values = reduced(op.reductions, [members], given.schema)
+        for each in members:
+            row = with_reduced(each.row | bounds_of(window), values, node.schema)
+            made.append(((window[::-1], places[each.rank]), Sample(row, ((), window, *each.rank))))
+    return [each for _, each in sorted(made, key=lambda pair: pair[0])]
+
+
+def _applied(apply: ph.Apply, op: ph.SortedWindows, node: ph.Node, given: ph.Node, frame: FrameRows) -> Rows:
+    window, key, members = frame
+    names = node.schema.names[len(WINDOW_BOUNDS) + len(op.keys) :]
+    keys = node.schema.names[len(WINDOW_BOUNDS) : len(WINDOW_BOUNDS) + len(op.keys)]
+    values = [canonical(members[0].row[name]) for name in op.keys]
+    head = bounds_of(window) | dict(zip(keys, values, strict=True))
+    columns = pa.schema([given.schema.field(name) for name in apply.columns])
+    made = as_table(apply.function(to_table([each.row for each in members], columns)), node.schema, names)
+    return [Sample(head | row, ((), window[0], *key, place)) for place, row in enumerate(to_rows(made))]

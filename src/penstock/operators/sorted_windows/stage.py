@@ -1,0 +1,159 @@
+"""The stage for windows over sorted partitions: buffers rows, partitions them, reduces the frames that are complete.
+
+Rows are buffered until the watermark passes them. Each window, whatever its type, becomes a frame: a range of rows of
+a partition. Reductions process frames only (algorithms/sliding/slide.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algorithms.sorted_partitions.frames import Gate
+from penstock.algorithms.sorted_partitions.implied_time import arrived_implied
+from penstock.algorithms.sorted_partitions.partitions import Lanes, Layout
+from penstock.algorithms.sorted_partitions.pending_rows import PendingRows
+from penstock.algorithms.sorted_partitions.rows import arrived, rows_back
+from penstock.runtime.buffers import ticks_of
+from penstock.runtime.lateness import on_time
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch
+from penstock.state.state_table import StateTable, read_scalars, require_form, scalars
+from penstock.types.time import Time
+
+
+@dataclass
+class SortedWindowStage:
+    """Windows of one type over rows sorted by key and time.
+
+    `emission(lanes, watermark)` returns the results that are new at a watermark. If `repeats_rows`, the results are the
+    rows of windows with their original times, which are older than the watermark. Rows are ordered by `time`, and
+    processed once the watermark has passed their `release` time: the same, except for rows that carry a window and are
+    released at its end. Batches with an implied time lack its column.
+    """
+
+    gate: Gate
+    layout: Layout
+    emission: Callable[[Lanes, int], list[pa.RecordBatch]]
+    repeats_rows: bool
+    schema: pa.Schema
+    time: Time
+    release: Time
+    metrics: Metrics
+    waiting: PendingRows = field(init=False)
+    watermark: int = field(init=False, default=START_OF_TIME)
+    looked: bool = field(init=False, default=True)
+
+    def __post_init__(self) -> None:
+        self.waiting = PendingRows(self.schema)
+
+    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
+        """Buffer rows. Before a partly late row is added, emit the windows that were complete at its arrival."""
+        made: list[TimedBatch] = []
+        waiting: list[TimedBatch] = []
+        for flow in flows:
+            for part, complete in self._parts(self._on_time(flow)):
+                if complete > self.watermark:
+                    self._add(waiting)
+                    waiting = []
+                    made += self._emit(complete)
+                waiting.append(part)
+        self._add(waiting)
+        return made
+
+    def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
+        flows: list[TimedBatch] = []
+        if watermark > self.watermark:
+            self.looked = watermark == END_OF_TIME or self.gate.completes(self.watermark, watermark)
+            flows = self._emit(watermark) if self.looked else []
+            self.watermark = watermark
+        return flows, self._ahead()
+
+    def _settle(self) -> None:
+        """Process the buffered rows, so that the saved state does not depend on when that last happened; no window is complete."""
+        if not self.looked:
+            made = self._emit(self.watermark)
+            assert not made, "a window was complete that nobody had noticed"
+            self.looked = True
+
+    def save(self) -> Mapping[str, StateTable]:
+        self._settle()
+        return {"marks": scalars(watermark=self.watermark), "rows": self.waiting.rows.kept(self.layout.keys)}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        require_form(tables.keys() <= {"marks", "rows", "ended"})
+        self.watermark = read_scalars(tables["marks"])["watermark"]
+        self.gate.resume(self.watermark)
+        if "rows" in tables:
+            self.waiting.replace(rows_back(tables["rows"], self.schema, self.time))
+
+    # -- rows ----------------------------------------------------------------------------------------
+
+    def _on_time(self, flow: TimedBatch) -> TimedBatch:
+        timely = on_time(
+            flow,
+            self.metrics,
+            lambda arrival_watermarks: self.gate.late(self._released(flow.batch), arrival_watermarks),
+        )
+        if not flow.counted and timely.arrival_watermarks is not None:
+            self.metrics.partly_late += self.gate.partly_late(
+                self._released(timely.batch), timely.arrival_watermarks
+            )
+        return timely
+
+    def _released(self, batch: pa.RecordBatch) -> np.ndarray:
+        return ticks_of(batch.column(self.release.column), self.release.shift)
+
+    def _parts(self, flow: TimedBatch) -> Iterator[tuple[TimedBatch, int]]:
+        """Split before each row behind its arrival watermark, if windows are newly complete at that watermark."""
+        begin, upto = 0, START_OF_TIME
+        if flow.arrival_watermarks is not None:
+            for row in np.flatnonzero(self._released(flow.batch) < flow.arrival_watermarks):
+                before, now = max(self.watermark, upto), int(flow.arrival_watermarks[row])
+                if now > before and self.gate.completes(before, now):
+                    yield _part(flow, begin, int(row)), upto
+                    begin, upto = int(row), now
+        yield _part(flow, begin, flow.batch.num_rows), upto
+
+    def _add(self, flows: list[TimedBatch]) -> None:
+        some = [flow for flow in flows if flow.batch.num_rows]
+        if some:
+            take_in = arrived if self.time.period is None else arrived_implied
+            self.waiting.add(take_in(some, self.schema, self.time))
+
+    # -- windows -------------------------------------------------------------------------------------
+
+    def _emit(self, watermark: int) -> list[TimedBatch]:
+        """Emit the windows that are complete at a watermark, and drop the rows that no later window needs."""
+        self.watermark = watermark
+        rows = self.waiting.take()
+        ahead = self._released(rows.batch) >= watermark if watermark != END_OF_TIME else None
+        lanes = self.layout.lanes(rows if ahead is None else rows.chosen(~ahead))
+        made = self.emission(lanes, watermark)
+        if ahead is not None:
+            needed = lanes.rows(np.flatnonzero(self.gate.needed(lanes, watermark)))
+            kept = lanes.came.chosen(np.sort(needed)).seen()  # in arrival order: ties stay in order
+            self.waiting.replace(kept.followed_by(rows.chosen(ahead)))
+        return [TimedBatch(batch, counted=True) for batch in made if batch.num_rows]
+
+    def _ahead(self) -> int:
+        """The output watermark: repeated rows may be older than the input watermark."""
+        if not self.repeats_rows or self.watermark in (START_OF_TIME, END_OF_TIME):
+            return self.gate.ahead(self.watermark)
+        return max(min(self.waiting.oldest, self.gate.oldest(self.watermark)), START_OF_TIME)
+
+
+def _part(flow: TimedBatch, begin: int, end: int) -> TimedBatch:
+    if begin == 0 and end == flow.batch.num_rows:
+        return replace(flow, arrival_watermarks=None)
+    rows = end - begin
+    return TimedBatch(
+        flow.batch.slice(begin, rows),
+        None,
+        flow.first_row + begin,
+        None if flow.sequence is None else flow.sequence.slice(begin, rows),
+        flow.branch,
+    )

@@ -1,0 +1,1 @@
+"""The first k rows of each window."""

@@ -1,0 +1,1 @@
+"""The rows of several inputs in order of arrival."""

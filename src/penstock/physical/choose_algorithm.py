@@ -1,0 +1,154 @@
+"""Choose the algorithm of each reduction over overlapping windows, with a reason (Hammer Slide, section 2).
+
+    ~w1[t] @ size 10s every 1s: ⊕(sum, int), ⊕(max, float)  →  {"w1": (subtract-on-evict, two-stacks)}
+
+The *way* is chosen once per object, for all its reductions: "panes" if all states have a fixed size and merge in any
+order, else "lanes", over sorted rows. The *algorithm* is chosen per reduction:
+
+* `one pane`: a window is one pane, so nothing is merged;
+* `recompute`: compute every window from its panes or rows; for windows with little or no overlap, and for
+  aggregates that only fold rows in order;
+* `subtract-on-evict`: one running state, for aggregates that remove rows without loss;
+* `prefix-sums`: the difference of two running totals at the frame's ends; for sums of floats over rows;
+* `two-stacks`: for all other aggregates that merge;
+* `count-slide`: windows of rows without keys begin at regular positions, so neighbouring windows are vectorised;
+* `order-statistics`: the sorted values of a window, for aggregates without a state of fixed size;
+* `frame ends`: only the positions of a frame's first and last row.
+
+This analysis does not change the program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.analysis.panes import ReductionFacts, in_panes, overlaps, panes_per_window, regular
+from penstock.ir.joins import RollingJoin
+from penstock.ir.nodes import Attach, Lookback, Program, Reduce, Windowed
+from penstock.types.windows import Window
+
+ONE_PANE, FRAME_ENDS, ORDER_STATISTICS = "one pane", "frame ends", "order-statistics"
+PREFIX_SUMS, COUNT_SLIDE = "prefix-sums", "count-slide"
+RECOMPUTE, SUBTRACT, TWO_STACKS = "recompute", "subtract-on-evict", "two-stacks"
+# Up to this many panes, merging anew is cheaper than incremental maintenance (measured: equal at 5).
+FEW_PANES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The algorithm of one reduction, the way of its object, and the reason as text."""
+
+    algorithm: str
+    way: str
+    reason: str
+
+
+def choices(program: Program, force: str | None = None) -> dict[str, tuple[Choice, ...]]:
+    """Choose the algorithm of every reduction of every windowed object, by the object's name.
+
+    `force` names an algorithm to use wherever it is applicable.
+    """
+    found: dict[str, tuple[Choice, ...]] = {}
+    for each in program.objects:
+        match each.body:
+            case Reduce() | Attach() | Lookback() as body:
+                found[each.name] = _chosen(body, program, force)
+            case RollingJoin(right=right, reductions=reductions) as join:
+                facts = [ReductionFacts(reduction, program[right].schema) for reduction in reductions]
+                found[each.name] = tuple(_in_lanes(one, join, force) for one in facts)
+    return found
+
+
+def _chosen(body: Windowed, program: Program, force: str | None) -> tuple[Choice, ...]:
+    schema = program[body.source].schema
+    facts = [ReductionFacts(each, schema) for each in body.reductions]
+    if isinstance(body, Reduce) and in_panes(body, program):
+        return tuple(_in_panes(each, body.domain, force) for each in facts)
+    return tuple(_in_lanes(each, body, force) for each in facts)
+
+
+# --- the algorithm ------------------------------------------------------------------------------------------
+
+
+def preferred(domain: Window, force: str | None = None) -> str:
+    """Return how panes of these windows are merged if the aggregate permits it."""
+    panes = panes_per_window(domain)
+    if panes == 1:
+        return ONE_PANE
+    return force or (RECOMPUTE if panes <= FEW_PANES else SUBTRACT)
+
+
+def _in_panes(facts: ReductionFacts, domain: Window, force: str | None) -> Choice:
+    panes, wanted = panes_per_window(domain), preferred(domain, force)
+    if wanted == ONE_PANE:
+        return Choice(ONE_PANE, "panes", "each window is one pane, read where it lies")
+    if wanted == SUBTRACT:
+        obstacle = (
+            "a custom aggregate removes rows, and panes are states"
+            if facts.definition is not None
+            else _obstacle(facts)
+        )
+        return _subtracted(facts, "panes", obstacle, force)
+    if force is not None:
+        return Choice(force, "panes", "asked for")
+    return Choice(RECOMPUTE, "panes", f"a window has {panes} panes only, soon merged anew")
+
+
+def over_samples(facts: ReductionFacts, force: str | None = None) -> Choice:
+    """Choose the algorithm of a reduction over the samples of a signal, whose spans overlap like look-backs."""
+    return _in_lanes(facts, Lookback("", (), (), (), ()), force)
+
+
+def _in_lanes(facts: ReductionFacts, body: Windowed | RollingJoin, force: str | None) -> Choice:
+    if facts.is_ends:
+        return Choice(FRAME_ENDS, "lanes", "the places of a window's first and last row tell it")
+    if not facts.algebra.commutative and facts.algebra.holistic:
+        return Choice(RECOMPUTE, "lanes", "the result is all values of a window" + _instead(force, RECOMPUTE))
+    if facts.algebra.holistic:
+        reason = f"{facts.name} needs the values of a window in order"
+        return Choice(ORDER_STATISTICS, "lanes", reason + _instead(force, ORDER_STATISTICS))
+    if force is None and regular(body) and facts.algebra.associative:
+        shared = "neighbours share panes" if overlaps(body) else "each row is read once"
+        reason = f"windows of rows without keys lie at regular places: nothing is looked up, {shared}"
+        return Choice(COUNT_SLIDE, "lanes", reason)
+    if force is None and not overlaps(body):
+        return Choice(RECOMPUTE, "lanes", "windows do not overlap: each row is read once")
+    if force == RECOMPUTE:
+        return Choice(RECOMPUTE, "lanes", "asked for")
+    return _slid(facts, force)
+
+
+def _slid(facts: ReductionFacts, force: str | None) -> Choice:
+    obstacle = _obstacle(facts)
+    if force != TWO_STACKS and obstacle is None:
+        return _subtracted(facts, "lanes", None, force)
+    if not facts.algebra.associative:
+        reason = f"{facts.name} has no merge: its state comes from rows in order"
+        return Choice(RECOMPUTE, "lanes", reason + _instead(force, RECOMPUTE))
+    if force == TWO_STACKS:
+        return Choice(TWO_STACKS, "lanes", "asked for")
+    if force is None and facts.has_prefixes:
+        reason = f"{facts.name} of floats is the difference of two compensated prefixes, by two stacks where values differ too much in size"
+        return Choice(PREFIX_SUMS, "lanes", reason)
+    return _subtracted(facts, "lanes", obstacle, force)
+
+
+def _subtracted(facts: ReductionFacts, way: str, obstacle: str | None, force: str | None) -> Choice:
+    """Choose subtract-on-evict, or two-stacks if there is an obstacle."""
+    if obstacle is None:
+        reason = "asked for" if force == SUBTRACT else f"{facts.name} takes out again exactly what left"
+        return Choice(SUBTRACT, way, reason)
+    return Choice(TWO_STACKS, way, obstacle + _instead(force, TWO_STACKS))
+
+
+def _obstacle(facts: ReductionFacts) -> str | None:
+    """Return why evicted rows cannot be subtracted; None if they can."""
+    if not facts.algebra.invertible:
+        return f"nothing can be taken out of {facts.name} again"
+    if facts.inexact:
+        return f"{facts.name} of floats is never subtracted: rounding would stay behind"
+    return None
+
+
+def _instead(force: str | None, taken: str) -> str:
+    return "" if force in (None, taken) else f" (so not by {force}, which was asked for)"

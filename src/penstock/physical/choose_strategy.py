@@ -1,0 +1,273 @@
+"""Choose how a query is distributed over the tasks of a Spark job, with a reason.
+
+* `slices`: each task runs the whole query over a time slice plus a halo for windows that reach beyond it; nothing
+  is shuffled. Queries over single rows are the simplest case: any cut is valid.
+* `fragments`: each task folds its rows into panes; the states of the panes, a few rows, are shuffled and merged.
+* `keys`: rows are shuffled by key, and each task runs the whole query over its keys.
+* `one`: one task runs the query; correct, but not parallel.
+
+The choice is a pure function of the optimised program and of statistics of the data. Which strategies a query
+allows does not depend on the data (`possible`); which of them is best does (`choose`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.analysis.boundaries import Finite, boundaries
+from penstock.analysis.carry_in import Carry, carry_in, without_carry
+from penstock.analysis.order import sees_order
+from penstock.analysis.panes import in_panes
+from penstock.analysis.partition_keys import Undivided, looks_up, partition_keys
+from penstock.analysis.slice_boundaries import Counts, Sessions, slice_borders
+from penstock.errors import EngineError
+from penstock.expr.nodes import Expr
+from penstock.ir import nodes as ir
+from penstock.ir.joins import Join, Table
+from penstock.types.pairing import Lookup
+from penstock.types.time import describe_reach
+from penstock.types.windows import TimeWindow
+
+SLICES, FRAGMENTS, KEYS, ONE = STRATEGIES = "slices", "fragments", "keys", "one"
+# Largest ratio of rows read by slices to rows present before a shuffle is preferred: a guess, not measured yet.
+MOST_READ_AGAIN = 1.25
+# Largest ratio of the longest slice to an even share before a shuffle is preferred.
+MOST_UNEVEN = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Halo:
+    """How far, in ticks, results reach into each stream before and after their own time.
+
+    If all results are windows of one grid, `border` is the end of a window and `step` the distance to the next end:
+    in slices cut at such times, results reach `step - 1` ticks less far back. Tumbling windows then need no halo.
+    `carry` describes an as-of join that also needs the last row of each key before the halo. `unit` is the length
+    of a tick, for printing.
+    """
+
+    past: int
+    future: int
+    step: int = 1
+    border: int = 0
+    carry: Carry | None = None
+    unit: str | None = None
+
+    def __str__(self) -> str:
+        reach = describe_reach(self.past, self.future, self.unit, "their time")
+        return (
+            reach
+            if self.carry is None
+            else f"{reach}, and to the last row of each key in {self.carry.right!r}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Possible:
+    """The strategies a program allows: for each its requirements, or the reason why it is not applicable."""
+
+    rows: bool
+    slices: Halo | Sessions | Counts | str
+    fragments: tuple[str, ...] | str
+    keys: Mapping[str, tuple[Expr, ...]] | str
+    ordered: bool
+
+    def obstacle(self, strategy: str) -> str | None:
+        """Return why a strategy is not applicable; None if it is."""
+        found = {SLICES: self.slices, FRAGMENTS: self.fragments, KEYS: self.keys}.get(strategy)
+        return found if isinstance(found, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Statistics of the data: whether all of it is in files, and how many rows slices would read.
+
+    `read_again` is the ratio of rows read by slices to rows present; None if times are not known. `uneven` is the
+    ratio of the rows the longest slice reads to those it would read if files could be cut anywhere.
+    """
+
+    files: bool
+    tasks: int
+    read_again: float | None = None
+    uneven: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    strategy: str
+    reason: str
+
+
+def possible(program: ir.Program) -> Possible:
+    """Return the strategies a program allows."""
+    keys = partition_keys(program)
+    return Possible(
+        rows=not any(_gathers(each.body) for each in program.objects),
+        slices=slice_borders(program) or _halo(program),
+        fragments=_first_windows(program),
+        keys=keys.reason if isinstance(keys, Undivided) else keys,
+        ordered=any(sees_order(each.body) for each in program.objects),
+    )
+
+
+def choose(found: Possible, facts: Facts, force: str | None = None) -> Choice:
+    """Choose the strategy, or check that the forced one is applicable."""
+    if force is not None:
+        return _forced(found, facts, force)
+    if found.rows:
+        return Choice(SLICES, "rows are looked at one by one: any cut will do")
+    if facts.tasks == 1:
+        return Choice(ONE, "there is work for one task only")
+    why_not = {strategy: _obstacle(found, facts, strategy) for strategy in (SLICES, FRAGMENTS, KEYS)}
+    for strategy, obstacle in why_not.items():
+        if obstacle is None:
+            return Choice(strategy, _reason(found, facts, strategy, why_not))
+    return Choice(ONE, "; ".join(f"no {name}: {why}" for name, why in why_not.items()))
+
+
+def pane_obstacle(found: Possible) -> str | None:
+    """Return why rows of an unbounded stream must be shuffled to their shards; None if states of panes suffice."""
+    if isinstance(found.fragments, str):
+        return found.fragments
+    if found.ordered:
+        return "rows of one time are told apart by their place, which panes of different tasks do not share"
+    return None
+
+
+def described(found: Possible) -> list[str]:
+    """Describe, one line per strategy, whether a query allows it; statistics decide which one is used."""
+    if found.rows:
+        return ["slices: rows are looked at one by one, any cut will do"]
+    return [*_ways(found), f"on a stream without end: {sent(pane_obstacle(found))}"]
+
+
+def sent(obstacle: str | None) -> str:
+    """Describe what an unbounded stream shuffles."""
+    if obstacle is None:
+        return "what panes hold is sent to shards, a pane being late as a whole or not at all"
+    return f"rows are sent to shards, since {obstacle}"
+
+
+def _ways(found: Possible) -> list[str]:
+    ways = {
+        SLICES: f"over ordered files, results reaching {found.slices}",
+        FRAGMENTS: f"states of the panes of {_names(found.fragments)} are shuffled",
+        KEYS: "rows are shuffled by key",
+    }
+    lines = [
+        f"{name}: {way}" if found.obstacle(name) is None else f"no {name}: {found.obstacle(name)}"
+        for name, way in ways.items()
+    ]
+    alone = all(line.startswith("no ") for line in lines)
+    return [*lines, *(["one: a single task does it all, which is slow"] if alone else [])]
+
+
+def _names(windows: tuple[str, ...] | str) -> str:
+    return ", ".join(f"~{name}" for name in windows)
+
+
+def _forced(found: Possible, facts: Facts, force: str) -> Choice:
+    if force not in STRATEGIES:
+        raise EngineError(f"there is no strategy {force!r}; there are {', '.join(map(repr, STRATEGIES))}")
+    obstacle = found.obstacle(force) or _unfit(found, facts, force)
+    if obstacle is not None and not (force == SLICES and found.rows):
+        raise EngineError(f"this query cannot run in {force}: {obstacle}")
+    return Choice(force, "asked for")
+
+
+def _obstacle(found: Possible, facts: Facts, strategy: str) -> str | None:
+    """Return why a strategy is not chosen: not applicable, or too expensive."""
+    obstacle = found.obstacle(strategy) or _unfit(found, facts, strategy)
+    if obstacle is not None or strategy != SLICES:
+        return obstacle
+    why = "files overlap in time, or windows are long"
+    if (facts.read_again or 1) > MOST_READ_AGAIN:
+        return f"{facts.read_again:.2g} times the rows would be read: {why}"
+    if facts.uneven > MOST_UNEVEN:
+        return f"one task would read {facts.uneven:.2g} times its share: {why}"
+    return None
+
+
+def _unfit(found: Possible, facts: Facts, strategy: str) -> str | None:
+    """Return what the data lacks for a strategy."""
+    if strategy == SLICES and not facts.files:
+        return "a DataFrame does not tell where times lie"
+    if strategy == SLICES and facts.read_again is None:
+        return "the files do not tell where times lie, or are not in the order that this needs"
+    if strategy == FRAGMENTS and found.ordered and not facts.files:
+        return "rows of one time are told apart by their values, which panes do not keep"
+    return None
+
+
+def _reason(found: Possible, facts: Facts, strategy: str, why_not: Mapping[str, str | None]) -> str:
+    match strategy:
+        case "slices":
+            again = f"{facts.read_again:.2f} times the rows are read"
+            return f"files are ordered by time, results reach {found.slices}: no shuffle, and {again}"
+        case "fragments":
+            return f"states of panes are few and can be merged (no slices: {why_not[SLICES]})"
+        case _:
+            return f"rows of one key meet in one task (no fragments: {why_not[FRAGMENTS]})"
+
+
+# --- applicable strategies ----------------------------------------------------------------------------------
+
+
+def _gathers(body: ir.Body) -> bool:
+    return not isinstance(body, ir.Input | ir.Samples | ir.Merge | Table) and not looks_up(body)
+
+
+def _halo(program: ir.Program) -> Halo | str:
+    output = program[program.output]
+    if any(_gives_table(each.body) for each in program.objects):
+        return "rows of a table without a partner are known at the end only"
+    if output.time.column not in output.schema.names:
+        return "the result has no time"
+    carry = carry_in(program)
+    reaches = list(boundaries(program if carry is None else without_carry(program)).values())
+    finite = [reach for reach in reaches if isinstance(reach, Finite)]
+    if len(finite) < len(reaches):
+        return "results may depend on rows however long ago"
+    past, future = max(each.past for each in finite), max(each.future for each in finite)
+    return Halo(past, future, *_grid(program), carry, output.time.unit)
+
+
+def _grid(program: ir.Program) -> tuple[int, int]:
+    """Return the step and an end of a program's windows; (1, 0) if it combines samples in any other way."""
+    match [each.body for each in program.objects if _gathers(each.body)]:
+        case [ir.Reduce(domain=TimeWindow(size=size, every=every, offset=offset))]:
+            return every, (offset + size) % every
+        case _:
+            return 1, 0
+
+
+def _first_windows(program: ir.Program) -> tuple[str, ...] | str:
+    """Return the windows that input rows reach first, if all of them are computed in panes, else the reason."""
+    if any(isinstance(each.body, Table) for each in program.objects):
+        return "a table is joined, which would have to travel with every state"
+    first = [each for each in program.objects if _gathers(each.body) and not _behind(each, program)]
+    for each in first:
+        if not isinstance(each.body, ir.Reduce) or not in_panes(each.body, program):
+            return f"~{each.name} needs the rows themselves"
+    if program.output in _plain(program):
+        return "some rows of the result are in no window"
+    return tuple(each.name for each in first) or "there are no windows"
+
+
+def _gives_table(body: ir.Body) -> bool:
+    return isinstance(body, Join) and isinstance(body.pairing, Lookup) and not looks_up(body)
+
+
+def _plain(program: ir.Program) -> frozenset[str]:
+    """Return the objects that some rows reach without passing a window."""
+    found: set[str] = set()
+    for each in program.objects:
+        sources: Sequence[str] = ir.sources_of(each.body)
+        if isinstance(each.body, ir.Input) or (not _gathers(each.body) and found.intersection(sources)):
+            found.add(each.name)
+    return frozenset(found)
+
+
+def _behind(this: ir.Object, program: ir.Program) -> bool:
+    """Return whether every row of an object has passed a window before."""
+    return not _plain(program).intersection(ir.sources_of(this.body))

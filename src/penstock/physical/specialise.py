@@ -1,0 +1,46 @@
+"""Specialise a node to what its rows have shown: the only way from the generic plan to a variant.
+
+    PaneAggregate dense, no nulls, 64-bit sums   + a key beyond the dense range   →  PaneAggregate hash, ...
+
+A variant computes the same answer as the generic node. Drivers tell what the rows have shown and get the kernels of
+the variant from `runtime.variants.Variants`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from penstock.physical.nodes import Choice, KeyTable, Node, PaneAggregate
+
+
+@dataclass(frozen=True, slots=True)
+class PaneProfile:
+    """What the rows of a pane aggregate have shown: where their keys fit, the columns with nulls, sums beyond 64 bits."""
+
+    key_table: KeyTable
+    nullable: frozenset[str]
+    wide: bool
+
+
+def specialise(node: Node, profile: PaneProfile) -> Node:
+    """Return the variant of a node that holds for these rows."""
+    assert isinstance(node.op, PaneAggregate)
+    op = replace(node.op, key_table=profile.key_table, nullable=profile.nullable, wide=profile.wide)
+    found = {each.what: each for each in _choices(profile)}
+    return replace(node, op=op, choices=tuple(found.get(each.what, each) for each in node.choices))
+
+
+_TABLES: dict[KeyTable, str] = {
+    "none": "the window has no keys: states stay in registers",
+    "dense": "the keys seen lie in a small range: an array index finds a group",
+    "hash": "the keys seen lie too far apart for an array",
+    "sparse": "few keys occur in a pane: one hash table holds the (pane, key) pairs that occur",
+}
+
+
+def _choices(profile: PaneProfile) -> Iterator[Choice]:
+    yield Choice("key table", profile.key_table, _TABLES[profile.key_table])
+    sums = "128-bit sums" if profile.wide else "64-bit sums"
+    flags = f"null flags for {', '.join(sorted(profile.nullable))}" if profile.nullable else "no null flags"
+    yield Choice("state layout", f"{sums}, {flags}", "the narrowest states that hold the rows seen")

@@ -1,0 +1,207 @@
+"""Lower a windowed object for sorted partitions: plain columns, then frames, then fields over their results.
+
+~w @ sessions by k = { #0 = ⊕(sum, p * q) where ok;  vwap: #0 / 2 }
+→  rows     { ts; k; arg0: p * q; where0: ok }          one pass of the row kernel
+   frames   { window_start; window_end; k; reduced0 }   sorted partitions
+   results  { …; vwap: reduced0 / 2 }                   one pass of the row kernel
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from penstock.algorithms.sorted_partitions.frame_reduction import FrameReduction
+from penstock.expr import nodes as ex
+from penstock.expr.typing import type_of
+from penstock.ir import nodes as ir
+from penstock.ir.scope import result_type
+from penstock.loop.machine import is_text
+from penstock.physical import nodes as ph
+from penstock.physical.hidden_names import hidden_name
+from penstock.physical.split_results import read_from_columns
+from penstock.types.arrow import kind_of
+from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow
+
+
+@dataclass(frozen=True)
+class Spelled:
+    """A windowed object in three steps: `samples` computes the rows `ready`; `reduced` are the columns that frames add."""
+
+    samples: ir.Samples
+    ready: ir.Object
+    keys: tuple[str, ...]
+    reductions: tuple[FrameReduction, ...]
+    reduced: tuple[pa.Field, ...]
+
+
+def spell(this: ir.Object, source: ir.Object, kept: Sequence[str]) -> Spelled:
+    """Compute keys, arguments and conditions as columns, in addition to the source columns `kept`."""
+    body = this.body
+    assert isinstance(body, ir.Reduce | ir.Attach | ir.Lookback | ir.Apply)
+    columns = _Columns(source.schema, {name: ex.Column(name) for name in kept})
+    keys = tuple(dict.fromkeys(columns.name_of(key.expr, "key") for key in body.keys))
+    several = () if isinstance(body, ir.Apply) else body.reductions
+    reductions = tuple(_reduction(each, columns, source.schema) for each in several)
+    schema = pa.schema([pa.field(n, type_of(e, source.schema)) for n, e in columns.fields.items()])
+    fields = tuple(ex.Field(name, expr) for name, expr in columns.fields.items())
+    samples = ir.Samples(source.name, body.where, fields)
+    ready = ir.Object(f"{this.name}.rows", samples, schema, source.time.stored)
+    taken = [*schema.names, *WINDOW_BOUNDS]
+    names = [hidden_name(taken, "reduced", place) for place in range(len(reductions))]
+    reduced = tuple(pa.field(n, each.type) for n, each in zip(names, reductions, strict=True))
+    return Spelled(samples, ready, keys, reductions, reduced)
+
+
+def lane_rows(
+    name: str, source: ir.Object, kept: Sequence[str], several: Sequence[ir.Reduction]
+) -> tuple[ir.Samples, ir.Object, tuple[FrameReduction, ...]]:
+    """Compute only the arguments and conditions of reductions as columns, in addition to the columns `kept`."""
+    columns = _Columns(source.schema, {each: ex.Column(each) for each in kept})
+    reductions = tuple(_reduction(each, columns, source.schema) for each in several)
+    schema = pa.schema([pa.field(n, type_of(e, source.schema)) for n, e in columns.fields.items()])
+    fields = tuple(ex.Field(each, expr) for each, expr in columns.fields.items())
+    samples = ir.Samples(source.name, None, fields)
+    return samples, ir.Object(name, samples, schema, source.time.stored), reductions
+
+
+def without_time(made: Spelled) -> ir.Samples:
+    """Compute the input rows of frames, without their time column."""
+    fields = tuple(each for each in made.samples.fields if each.name != made.ready.time.column)
+    return replace(made.samples, fields=fields)
+
+
+def frame_reductions(reductions: Sequence[ph.Reduction]) -> tuple[FrameReduction, ...]:
+    """Return reductions over columns in the form that reducers of frames take."""
+    return tuple(
+        FrameReduction(
+            each.function,
+            tuple(map(_column, each.args)),
+            None if each.where is None else _column(each.where),
+            each.options,
+            each.span,
+            each.type,
+        )
+        for each in reductions
+    )
+
+
+def columns_of(reductions: Sequence[ph.Reduction]) -> tuple[str, ...]:
+    """Return the columns that reductions over columns read."""
+    exprs = (expr for each in reductions for expr in (*each.args, each.where) if expr is not None)
+    return tuple(dict.fromkeys(map(_column, exprs)))
+
+
+def _column(expr: ex.Expr) -> str:
+    assert isinstance(expr, ex.Column)
+    return expr.name
+
+
+@dataclass
+class _Columns:
+    """The columns of the input rows of frames; an expression that is not a source column gets a hidden name."""
+
+    schema: pa.Schema
+    fields: dict[str, ex.Expr] = field(default_factory=dict)
+
+    def name_of(self, expr: ex.Expr, hint: str) -> str:
+        if isinstance(expr, ex.Column):
+            self.fields.setdefault(expr.name, expr)
+            return expr.name
+        known = next((name for name, each in self.fields.items() if each == expr), None)
+        if known is not None:
+            return known
+        taken = [*self.schema.names, *self.fields, *WINDOW_BOUNDS]
+        name = hidden_name(taken, hint, len(self.fields))
+        self.fields[name] = expr
+        return name
+
+
+def _reduction(reduction: ir.Reduction, columns: _Columns, schema: pa.Schema) -> FrameReduction:
+    args = tuple(columns.name_of(_asked(arg, reduction.where, schema), "arg") for arg in reduction.args)
+    where = None if reduction.where is None else columns.name_of(reduction.where, "where")
+    dtype = result_type(reduction, schema)
+    return FrameReduction(reduction.function, args, where, reduction.options, reduction.span, dtype)
+
+
+def _asked(arg: ex.Expr, where: ex.Expr | None, schema: pa.Schema) -> ex.Expr:
+    """Guard an argument that may fail by the condition, so that it is computed for accepted rows only."""
+    dtype = type_of(arg, schema)
+    if where is None or is_text(dtype) or not any(_may_fail(node, schema) for node in ex.walk(arg)):
+        return arg
+    return ex.Case(((where, arg),), ex.Literal(None, dtype))
+
+
+def _may_fail(node: ex.Expr, schema: pa.Schema) -> bool:
+    exact = isinstance(node, ex.Call) and kind_of(type_of(node, schema)) not in ("float", "bool", "string")
+    return exact or isinstance(node, ex.Cast)
+
+
+def behind_windows(this: ir.Object, body: ir.Reduce, made: Spelled) -> tuple[ir.Object, ir.Samples]:
+    """The results of frames as an object, and the fields and `having` over its columns."""
+    time = made.ready.time
+    bounds = [pa.field(name, _bound_type(name, body, made)) for name in WINDOW_BOUNDS]
+    keys = [pa.field(key, made.ready.schema.field(key).type) for key in made.keys]
+    schema = pa.schema([*bounds, *keys, *made.reduced])
+    plain = ir.Object(f"{this.name}.frames", body, schema, replace(time, column=WINDOW_BOUNDS[1], shift=-1))
+    names = [each.name for each in made.reduced]
+    renamed = {key.name: name for key, name in zip(body.keys, _key_names(body, made), strict=True)}
+
+    def over(expr: ex.Expr) -> ex.Expr:
+        return ex.substitute(
+            read_from_columns(expr, names), {old: ex.Column(new) for old, new in renamed.items()}
+        )
+
+    having = None if body.having is None else over(body.having)
+    fields = tuple(ex.Field(each.name, over(each.expr)) for each in body.fields)
+    return plain, ir.Samples(plain.name, having, fields)
+
+
+def _key_names(body: ir.Reduce, made: Spelled) -> list[str]:
+    by_expr = {field.expr: field.name for field in made.samples.fields}
+    return [by_expr[key.expr] for key in body.keys]
+
+
+def _bound_type(name: str, body: ir.Reduce | ir.Attach, made: Spelled) -> pa.DataType:
+    carried = isinstance(body.domain, CarriedWindow)
+    found: pa.DataType = made.ready.schema.field(name).type if carried else made.ready.time.type
+    return found
+
+
+def behind_rows(
+    this: ir.Object, body: ir.Attach | ir.Lookback, made: Spelled
+) -> tuple[ir.Object, ir.Samples]:
+    """Rows with their aggregates as an object, and the fields over its columns."""
+    adds = isinstance(body, ir.Attach) and not isinstance(body.domain, CarriedWindow)
+    bounds = [pa.field(name, made.ready.time.type) for name in WINDOW_BOUNDS] if adds else []
+    kept = [each for each in made.ready.schema if each.name not in {field.name for field in bounds}]
+    plain = ir.Object(
+        f"{this.name}.frames", body, pa.schema([*kept, *bounds, *made.reduced]), made.ready.time
+    )
+    names = [each.name for each in made.reduced]
+    fields = tuple(ex.Field(each.name, read_from_columns(each.expr, names)) for each in body.fields)
+    return plain, ir.Samples(plain.name, None, fields)
+
+
+def columns_kept(this: ir.Object, source: ir.Object) -> list[str]:
+    """The source columns needed in addition to keys and arguments: the time, and the columns that fields read."""
+    body = this.body
+    time = [source.time.column] if source.time.column in source.schema.names else []
+    match body:
+        case ir.Apply():
+            return list(source.schema.names)
+        case ir.Reduce(domain=CarriedWindow()):
+            return [*dict.fromkeys([*time, *WINDOW_BOUNDS])]
+        case ir.Attach(fields=fields) | ir.Lookback(fields=fields):
+            read = {name for each in fields for name in ex.columns_of(each.expr)}
+            if isinstance(body, ir.Attach):  # bounds are computed, unless rows carry them
+                read = (
+                    read | set(WINDOW_BOUNDS)
+                    if isinstance(body.domain, CarriedWindow)
+                    else read - set(WINDOW_BOUNDS)
+                )
+            return [name for name in source.schema.names if name in read or name in time]
+        case _:
+            return time

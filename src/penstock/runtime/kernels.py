@@ -1,0 +1,114 @@
+"""The interface between compiler and runtime: kernels as callables, and their layouts.
+
+The runtime does not depend on queries. `runtime/variants.py` gives the kernels for what the rows have shown, compiled
+on first use, so a run can change its assumptions about keys, nulls and overflow while it is running.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.loop.abi import Binding, Output, PaneScratch
+from penstock.loop.morsels import Morsels, Progress
+
+Call = Callable[[Mapping[str, Any]], int]  # arrays, addresses and numbers, by parameter name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StandingFrame:
+    """The argument words of a kernel, their address, and the place of each parameter: calls overwrite a few words.
+
+    Words hold addresses only; the owner of a frame keeps the arrays alive.
+    """
+
+    words: array[int]
+    start: int
+    places: Mapping[str, int]
+
+
+class KernelCall(Protocol):
+    """A callable kernel that can also iterate over morsels itself."""
+
+    def __call__(self, values: Mapping[str, Any], /) -> int: ...
+
+    def frame(self, values: Mapping[str, Any], /) -> Any:
+        """The arguments, except the limits `lo` and `hi`, in the kernel's native form; valid while the arrays live."""
+
+    def standing(self, values: Mapping[str, Any], /) -> StandingFrame | None:
+        """All arguments as words that calls overwrite; None if the kernel is not native."""
+
+    def run(self, start: int, /) -> int:
+        """Call the kernel with the words at an address."""
+
+    def over(self, frame: Any, shares: Morsels, /) -> Progress:
+        """Call the kernel for each morsel, from `lo` up to `hi`, until none is left or it stops; it may return earlier."""
+
+    def together(self, frames: Sequence[Any], shares: Sequence[Morsels], /) -> list[Progress] | None:
+        """Do the same for several frames in parallel, one thread each; None if the kernel cannot, or not yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundKernel:
+    """A kernel bound to its arguments for one call. The frame holds addresses only; `given` keeps the arrays alive."""
+
+    call: KernelCall
+    frame: Any
+    given: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, call: KernelCall, given: Mapping[str, Any]) -> BoundKernel:
+        """Bind a kernel to all of its arguments except the row limits."""
+        return cls(call, call.frame(given), given)
+
+    def over(self, shares: Morsels) -> Progress:
+        """Call the kernel for each morsel until none is left or it stops."""
+        return self.call.over(self.frame, shares)
+
+
+@dataclass(frozen=True)
+class RowsCall:
+    """A kernel over rows, and the bindings of its column parameters."""
+
+    call: KernelCall
+    bindings: tuple[Binding, ...]
+
+
+@dataclass(frozen=True)
+class OutputCall:
+    """A kernel that writes columns, and the bindings of its parameters."""
+
+    call: KernelCall
+    outputs: tuple[Output, ...]
+    bindings: tuple[Binding, ...] = ()
+    scratch: tuple[PaneScratch, ...] = ()
+    written: tuple[
+        tuple[str, np.dtype], ...
+    ] = ()  # the parameters that are result columns, if all of them are
+
+
+@dataclass(frozen=True, slots=True)
+class ResultColumn:
+    """The origin of a result column.
+
+    "start" or "end" of the window · "key", by its index · "row": the input column `source` ·
+    "computed" by the kernel.
+    """
+
+    name: str
+    type: pa.DataType
+    origin: str
+    key: int = 0
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Kernels that intern texts as codes: (large offsets, nullable) → kernel."""
+
+    intern: Callable[[bool, bool], Call]
