@@ -31,7 +31,7 @@ from penstock.errors import EngineError
 ALIAS = "penstock"  # the folder as which Spark unpacks the archive; bootstrap.py depends on it
 NEEDED = ("llvmlite", "numpy", "pandas", "pyarrow", "tzdata")
 # Packed if they are installed here: without Polars files are read more slowly, without the others sources do not work.
-OPTIONAL = ("confluent-kafka", "deltalake", "fastavro", "polars", "pyiceberg")
+OPTIONAL = ("confluent-kafka", "deltalake", "fastavro", "obstore", "polars", "pyiceberg")
 _LINUX = "Linux"
 _GLIBC_MINORS = range(28, 16, -1)  # wheels for glibc 2.28 or older run wherever pyarrow's do
 _UNUSED = ("tests", "include", "__pycache__")
