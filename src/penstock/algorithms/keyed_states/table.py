@@ -174,8 +174,10 @@ class KeyedTable:
             if made:
                 yield self._found(kernel, made)
             if status == DONE:
-                return
+                break
             self._make_room(int(status))
+        if self._room > MOST_RESULTS:  # one large batch; those that follow may be small
+            self._room, self._outputs = FEWEST_RESULTS, {}
 
     def _make_room(self, status: int) -> None:
         match status:
