@@ -45,8 +45,8 @@ format: setup  ## let ruff repair what it can
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-bench: setup  ## the YSB benchmark against C++, Polars, DuckDB and pandas
-	$(BIN)/penstock bench ysb
+bench: setup  ## a benchmark beside other engines (SUITE=ysb, FLAGS="--quick"; SUITE=--help lists them)
+	$(BIN)/python -m benchmarks $(or $(SUITE),ysb) $(FLAGS)
 
 fuzz: setup  ## a long Hypothesis campaign over every property (FUZZ=path narrows it)
 	$(PYTEST) -n $(JOBS) --hypothesis-profile=fuzz --ignore=tests/law --ignore=tests/docs $(or $(FUZZ),tests)
@@ -78,4 +78,4 @@ lock: setup  ## pin again everything pyproject.toml asks for (LOCK=--upgrade tak
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src benchmarks tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -21,8 +21,7 @@ SLOW = (
     "security",  # starts many processes
     "spark",  # starts Spark
     "unit/api/test_aggregate_matrix.py",  # every aggregate in every window
-    "unit/bench",  # compiles C++ and runs the peers
-    "unit/cli/test_engine.py",  # runs the benchmark
+    "benchmarks",  # compiles C++ and runs the peers
     "unit/runtime/test_incremental.py",  # long streams
     "unit/runtime/test_interrupts.py",  # thousands of runs, traced line by line
 )

@@ -17,7 +17,7 @@ def own_reader() -> Path | None:
     """Fetch the package of this version, or the last one that was published before it."""
     import pyspark
 
-    from penstock.bench.streaming.broker import NoBroker, jars
+    from benchmarks.streaming.broker import NoBroker, jars
 
     for version in (pyspark.__version__, "4.2.0"):
         with contextlib.suppress(NoBroker):
@@ -38,7 +38,7 @@ def spark() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     pytest.importorskip("confluent_kafka")
-    from penstock.bench.streaming.broker import NoBroker, jars, running
+    from benchmarks.streaming.broker import NoBroker, jars, running
 
     try:
         jars()

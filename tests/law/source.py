@@ -9,10 +9,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src" / "penstock"
+BENCHMARKS = ROOT / "benchmarks"
 
 
-def python_files(folder: Path = SRC) -> list[Path]:
-    return sorted(folder.rglob("*.py"))
+def python_files(*folders: Path) -> list[Path]:
+    return sorted(path for folder in folders or (SRC, BENCHMARKS) for path in folder.rglob("*.py"))
 
 
 def label(path: Path) -> str:

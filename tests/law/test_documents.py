@@ -10,6 +10,7 @@ import pkgutil
 
 import pytest
 
+import benchmarks
 import penstock as pk
 from penstock import errors
 from tests.law.source import label, python_files, tree_of
@@ -18,10 +19,10 @@ OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEP
 
 
 def modules() -> list[str]:
-    found = pkgutil.walk_packages(pk.__path__, "penstock.")
-    return sorted(
-        each.name for each in found if not each.name.startswith(("penstock.spark", "penstock.__main__"))
-    )
+    packages = (pk, benchmarks)
+    found = [each for own in packages for each in pkgutil.walk_packages(own.__path__, f"{own.__name__}.")]
+    left_out = ("penstock.spark", "penstock.__main__", "benchmarks.__main__")
+    return sorted(each.name for each in found if not each.name.startswith(left_out))
 
 
 def examples_of(name: str) -> list[doctest.DocTest]:

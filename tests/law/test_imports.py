@@ -63,6 +63,7 @@ def test_every_import_contract_is_kept(copy_of_the_source: Path) -> None:
         ("api", "llvmlite.binding", "Only codegen"),
         ("runtime", "pyspark.sql", "Only spark"),
         ("api", "sqlglot.exp", "Only api/sql"),
+        ("cli", "benchmarks.run", "The package"),
     ],
 )
 def test_a_forbidden_import_breaks_its_contract(

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 import penstock as pk
-from penstock.bench.workloads import clicks
+from penstock.cli.clicks import clicks
 from penstock.cli.output import print_table
 
 BATCH_ROWS = 1 << 17

@@ -15,7 +15,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 import penstock as pk
-from penstock.bench.workloads import clicks
+from penstock.cli.clicks import clicks
 from penstock.cli.guard import CommandError
 from penstock.cli.output import print_table
 from penstock.spark.baseline import windowed

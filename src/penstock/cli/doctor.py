@@ -14,17 +14,14 @@ from rich.console import Console
 from rich.text import Text
 
 import penstock as pk
-from penstock.bench import machine
-from penstock.bench.reference import NoCompilerError, find_compiler
+from penstock.calibration import machine
 from penstock.codegen.cache import default_directory
 from penstock.codegen.private import private_directory
 
 REQUIRED = ("penstock", "pyarrow", "numpy", "llvmlite", "typer", "rich")
 OPTIONAL = {
-    "polars": "to_polars, the benchmark",
-    "pandas": "to_pandas, the benchmark",
-    "duckdb": "the benchmark",
-    "matplotlib": "bench --plot",
+    "polars": "to_polars",
+    "pandas": "to_pandas",
     "pyspark": "running on Spark",
 }
 MARKS = {"ok": ("ok  ", "green"), "info": ("-   ", "dim"), "bad": ("FAIL", "bold red")}
@@ -59,7 +56,6 @@ def findings() -> Iterator[Finding]:
     yield Finding("info", "memory", f"{machine.memory_gb()} GB")
     yield bandwidth()
     yield java()
-    yield compiler()
     yield cache(default_directory())
     yield engine()
 
@@ -93,14 +89,6 @@ def java() -> Finding:
     """Report the Java version, which only Spark needs."""
     found = machine.java_version()
     return Finding("ok" if found else "info", "java", found or "not found; only running on Spark needs it")
-
-
-def compiler() -> Finding:
-    """Report the C++ compiler, which only the benchmark's reference needs."""
-    try:
-        return Finding("ok", "c++ compiler", find_compiler())
-    except NoCompilerError as error:
-        return Finding("info", "c++ compiler", str(error))
 
 
 def cache(directory: Path | None) -> Finding:

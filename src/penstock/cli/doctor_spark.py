@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 import penstock as pk
-from penstock.bench import machine
+from penstock.calibration import machine
 from penstock.cli.guard import CommandError
 from penstock.spark.deploy.preflight import Executor, survey
 from penstock.spark.deploy.survey import PACKAGES

@@ -27,7 +27,7 @@ class GuardedGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except PenstockError as error:
-            if ctx.params.get("debug"):
+            if ctx.find_root().params.get("debug"):
                 raise
             report(error)
             raise typer.Exit(MISUSED if isinstance(error, CommandError) else FAILED) from error

@@ -36,25 +36,6 @@ class Stage(StrEnum):
     SPARK = "spark"
 
 
-class Suite(StrEnum):
-    """A benchmark suite."""
-
-    YSB = "ysb"
-    SWAG = "swag"
-    TILT = "tilt"
-    IAWJ = "iawj"
-    SCALE = "scale"
-    SPARK = "spark"
-    STREAMING = "streaming"
-    JOINS = "joins"
-
-
-class Sweep(StrEnum):
-    """The parameters that a benchmark can sweep."""
-
-    KEYS = "keys"
-
-
 Target = Annotated[str, typer.Argument(metavar="FILE.py:NAME", help="A query, or a function that gives one.")]
 
 
@@ -179,51 +160,12 @@ def sql(
     run_sql(SqlRequest(text, stream or [], table or [], time or [], unit, out, limit, threads, explain))
 
 
-@app.command()
-def bench(
-    suite: Annotated[Suite, typer.Argument(help="The benchmark to run.")],
-    rows: Annotated[int, typer.Option(min=1, help="Rows in memory.")] = 20_000_000,
-    keys: Annotated[int, typer.Option(min=1, help="Distinct keys.")] = 10_000,
-    threads: Annotated[str, typer.Option(help="Thread counts, e.g. 1,2.")] = "1,2",
-    repeat: Annotated[int, typer.Option(min=3, help="Timed rounds; the best counts.")] = 5,
-    sweep: Annotated[Sweep | None, typer.Option(help="Also vary the number of keys, 1 to 10 M.")] = None,
-    strings: Annotated[bool, typer.Option("--strings", help="Also compare string event types.")] = False,
-    hot: Annotated[bool, typer.Option("--hot", help="Also compare one hot key and Zipf keys.")] = False,
-    windows: Annotated[
-        bool, typer.Option("--windows", help="Instead, vary windows, aggregates and keys.")
-    ] = False,
-    peers: Annotated[str, typer.Option(help="Peers to run.")] = "polars,duckdb,pandas",
-    json: Annotated[Path | None, typer.Option(help="Save the run as JSON.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Save the run as a PNG picture.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the rows, three rounds.")] = False,
-    only: Annotated[str, typer.Option(help="On Spark, ask only questions with this in their names.")] = "",
-) -> None:
-    """Compare Penstock with hand-written C++, Polars, DuckDB and pandas, or on Spark with Spark, side by side."""
-    if suite is Suite.SCALE:
-        from penstock.cli.bench_scale import run_scale  # noqa: PLC0415 - --help stays quick
+@app.command(context_settings=TAKES_FLAGS, add_help_option=False)
+def bench(context: typer.Context) -> None:
+    """Compare Penstock with hand-written C++, Polars, DuckDB, Spark and others: bench ysb, bench --help."""
+    from penstock.cli.bench import run_benchmarks  # noqa: PLC0415 - --help stays quick
 
-        run_scale(max(rows // 10, 8) if quick else rows, repeat, json)
-        return
-    from penstock.cli.bench import BenchRequest, run_bench  # noqa: PLC0415 - --help stays quick
-
-    run_bench(
-        BenchRequest(
-            suite=suite,
-            rows=rows,
-            keys=keys,
-            threads=threads,
-            repeat=repeat,
-            sweep=sweep is not None,
-            strings=strings,
-            hot=hot,
-            peers=peers,
-            json=json,
-            plot=plot,
-            quick=quick,
-            windows=windows,
-            only=only,
-        )
-    )
+    run_benchmarks(context)
 
 
 @app.command()

@@ -1,12 +1,9 @@
-"""Commands that run the real engine: the demo, a user's query, and the benchmark on a few rows."""
-
-import json
+"""Commands that run the real engine: the demo and a user's query."""
 
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.bench.workloads import clicks
-from penstock.cli import bench
+from penstock.cli.clicks import clicks
 from penstock.cli.demo import demo_query
 
 USER = """
@@ -63,18 +60,3 @@ def test_every_stage_can_be_shown(penstock, user, stage):
     result = penstock("explain", f"{user}:totals", "--stage", stage)
     assert result.exit_code == 0, result.output
     assert len(result.stdout) > 20
-
-
-def test_the_benchmark_saves_a_run_in_which_all_answers_agree(penstock, monkeypatch, tmp_path):
-    for name in ("startup_figures", "memory_figures"):  # fresh interpreters, tested on their own
-        monkeypatch.setattr(bench, name, tuple)
-    saved = tmp_path / "run.json"
-    flags = ["--rows", "20000", "--keys", "50", "--repeat", "3", "--strings", "--hot", "--json", saved]
-    result = penstock("bench", "ysb", *flags)
-    assert result.exit_code == 0, result.output
-    cases = json.loads(saved.read_text())["cases"]
-    assert len(cases) == 3
-    ours = [o for case in cases for o in case["outcomes"] if o["group"] == "penstock"]
-    assert len(ours) == 8
-    assert [o["error"] for o in ours] == [None] * 8
-    assert all(o["agrees"] for case in cases for o in case["outcomes"] if o["error"] is None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.bench.fresh import fresh
+from benchmarks.fresh import fresh
 from penstock.errors import WindowError
 
 

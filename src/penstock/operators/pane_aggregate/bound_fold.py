@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.loop.abi import positions_table
+from penstock.operators.pane_aggregate.merge_tables import kernels_for
 from penstock.operators.pane_aggregate.table import PaneTable
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.runtime.column_addresses import ColumnAddresses, ColumnLayout
@@ -18,7 +19,7 @@ class BoundFold:
     __slots__ = ("_bound", "_call", "_columns", "_first_row", "_frame", "_hi", "_layout", "_nullable")
 
     def __init__(self, worker: Worker, table: PaneTable, layout: ColumnLayout) -> None:
-        kernel = worker.kernels.fold
+        kernel = kernels_for(worker.program, worker.nullable, table).fold
         self._call, self._layout, self._nullable = kernel.call, layout, worker.nullable
         self._bound = _bound_to(table)
         names = tuple(binding.column for binding in kernel.bindings)

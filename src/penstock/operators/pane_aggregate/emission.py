@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.algorithms.hash_table.keys import HashKeys
 from penstock.algorithms.window_grid import Grid, Windows
 from penstock.loop.abi import ERRORS, OUTPUT, WORDS, Output, numbered, positions_table
+from penstock.operators.pane_aggregate.merge_tables import kernels_for
 from penstock.operators.pane_aggregate.pane_assembly import Frames, frames_of_pairs, frames_of_panes
 from penstock.operators.pane_aggregate.sliding_cursor import SlidingCursor
 from penstock.operators.pane_aggregate.worker import Worker
@@ -65,7 +66,7 @@ class Emission:
         self.program, self.interners = worker.program, worker.interners
         self.frames, self.span = frames, windows.span
         _check_bounds(windows.grid, *frames.limits, self.program.time.type)
-        self.kernel: OutputCall = worker.kernels.emit(frames.overlapping)
+        self.kernel: OutputCall = kernels_for(worker.program, worker.nullable, table).emit(frames.overlapping)
         self.nullable = self.program.key_may_be_null(worker.nullable)
         self.by_key = table.sparse and windows.span > 1
         self.columns = 1 if table.sparse else table.keys.columns

@@ -29,12 +29,11 @@ from penstock.loop.abi import (
 from penstock.loop.morsels import Morsels, Progress
 from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, widened
 from penstock.operators.pane_aggregate.key_ranges import SAMPLE, key_ranges
-from penstock.operators.pane_aggregate.merge_tables import blend
-from penstock.operators.pane_aggregate.program import PaneKernels, StateSpec, WindowProgram
+from penstock.operators.pane_aggregate.merge_tables import blend, kernels_for
+from penstock.operators.pane_aggregate.program import StateSpec, WindowProgram
 from penstock.operators.pane_aggregate.sliding_cursor import SlidingCursor
 from penstock.operators.pane_aggregate.table import PaneTable
 from penstock.operators.pane_aggregate.tasks import Task
-from penstock.physical.specialise import PaneProfile
 from penstock.runtime.kernels import BoundKernel
 from penstock.runtime.stage import KernelOverflowError
 
@@ -99,16 +98,9 @@ class Worker:
         """The kernel of the current variant, bound to the rows and to the current table."""
         if self.table is None:
             self.table = self._begin(arguments)
-        kernel = self.kernels.fold
+        kernel = kernels_for(self.program, self.nullable, self.table).fold
         rows = {**arguments.fill(kernel.bindings), "first_row": task.flow.first_row}
         return BoundKernel.of(kernel.call, {**rows, **self.table.arguments(), "positions": _POSITIONS})
-
-    @property
-    def kernels(self) -> PaneKernels:
-        """The kernels for what the rows so far have shown."""
-        table = self.table
-        assert table is not None
-        return self.program.variants.get(PaneProfile(table.keys.kind, self.nullable, table.wide))
 
     def _make_room(self, arguments: BatchArguments) -> None:
         table = self.table
@@ -150,9 +142,8 @@ class Worker:
         """Return a dense table if the plan has one and the key range of the first rows is small, else a hash table."""
         if not self.program.keys:
             return NoKeys()
-        first = self.adaptive and self.program.may_be_dense
-        ranges = key_ranges(self.program.keys, arguments, SAMPLE) if first else None
-        if ranges is not None:
+        tried = self.adaptive and self.program.may_be_dense
+        if tried and (ranges := key_ranges(self.program.keys, arguments, SAMPLE)) is not None:
             dense = DenseKeys.of_sample(*map(tuple, ranges))
             if dense_allowed(dense.columns, max(self.expected, arguments.batch.num_rows)):
                 return dense
@@ -361,7 +352,7 @@ class Worker:
         done = 0
         while done < len(fragments):
             given = widened(fragments) if table.wide else fragments
-            kernel = self.kernels.absorb
+            kernel = kernels_for(self.program, self.nullable, table).absorb
             inputs = {numbered("in_state", place): state for place, state in enumerate(given.states)}
             limits = {"lo": done, "hi": len(given), "in_panes": panes, "in_keys": columns}
             done = kernel.call({**table.arguments(), **inputs, **self.arenas(kernel.bindings), **limits})

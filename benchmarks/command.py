@@ -1,0 +1,120 @@
+"""Declare the commands: one for each suite. Bodies import what they need, so that `--help` stays quick."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.guard import GuardedGroup
+
+app = typer.Typer(
+    cls=GuardedGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Compare Penstock with hand-written C++, other engines and its own earlier builds, side by side.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+SUITES = {
+    "ysb": "The YSB query: hand-written C++, Polars, DuckDB, pandas.",
+    "swag": "Sliding windows: Hammer Slide's sweeps, look-backs, sessions, counts.",
+    "tilt": "Signals: operators and applications, hand-written C++, Polars, pandas, SciPy.",
+    "joins": "Joins in windows, intervals and as-of: DuckDB, Polars.",
+    "iawj": "Eight join algorithms over one window, and the one that chooses.",
+    "spark": "The same questions on Spark: Spark SQL, Polars, DuckDB.",
+    "streaming": "Streams of files and Kafka on Spark, beside Spark's own streaming aggregation.",
+    "scale": "Fit a model of cost and test its predictions (docs/scale.md).",
+}
+
+
+class Sweep(StrEnum):
+    """The parameters that a benchmark can sweep."""
+
+    KEYS = "keys"
+
+
+def add_suite(name: str, summary: str) -> None:
+    """Add the command of one suite; all of these take the same flags."""
+
+    def run(
+        rows: Annotated[int, typer.Option(min=1, help="Rows in memory.")] = 20_000_000,
+        keys: Annotated[int, typer.Option(min=1, help="Distinct keys.")] = 10_000,
+        threads: Annotated[str, typer.Option(help="Thread counts, e.g. 1,2.")] = "1,2",
+        repeat: Annotated[int, typer.Option(min=3, help="Timed rounds; the best counts.")] = 5,
+        sweep: Annotated[Sweep | None, typer.Option(help="Also vary the number of keys, 1 to 10 M.")] = None,
+        strings: Annotated[bool, typer.Option("--strings", help="Also compare string event types.")] = False,
+        hot: Annotated[bool, typer.Option("--hot", help="Also compare one hot key and Zipf keys.")] = False,
+        windows: Annotated[
+            bool, typer.Option("--windows", help="Instead, vary windows, aggregates and keys.")
+        ] = False,
+        peers: Annotated[str, typer.Option(help="Peers to run.")] = "polars,duckdb,pandas",
+        json: Annotated[Path | None, typer.Option(help="Save the run as JSON.")] = None,
+        plot: Annotated[Path | None, typer.Option(help="Save the run as a PNG picture.")] = None,
+        quick: Annotated[bool, typer.Option("--quick", help="A tenth of the rows, three rounds.")] = False,
+        only: Annotated[
+            str, typer.Option(help="On Spark, ask only questions with this in their names.")
+        ] = "",
+    ) -> None:
+        from benchmarks.run import BenchRequest, run_bench  # noqa: PLC0415 - --help stays quick
+
+        run_bench(
+            BenchRequest(
+                suite=name,
+                rows=rows,
+                keys=keys,
+                threads=threads,
+                repeat=repeat,
+                sweep=sweep is not None,
+                strings=strings,
+                hot=hot,
+                peers=peers,
+                json=json,
+                plot=plot,
+                quick=quick,
+                windows=windows,
+                only=only,
+            )
+        )
+
+    app.command(name, help=summary)(run)
+
+
+for suite, text in SUITES.items():
+    add_suite(suite, text)
+
+
+@app.command()
+def live(
+    rows: Annotated[
+        int, typer.Option(min=1, help="The most rows of a measurement, but for large buffers.")
+    ] = 2_000_000,
+    queries: Annotated[str, typer.Option(help="Queries, e.g. tumbling,session; all if empty.")] = "",
+    variants: Annotated[
+        str, typer.Option(help="Of the rows: uniform, zipf, 100k keys, disorder; all if empty.")
+    ] = "",
+    buffers: Annotated[str, typer.Option(help="Rows of a buffer, e.g. 100,1000; 10 to 1 M if empty.")] = "",
+    threads: Annotated[str, typer.Option(help="Thread counts, e.g. 1,2.")] = "1,2",
+    repeat: Annotated[int, typer.Option(min=1, help="Rounds, in turns; the best counts.")] = 3,
+    latency: Annotated[bool, typer.Option(help="Also measure latency in an open loop.")] = True,
+    baseline: Annotated[
+        str | None,
+        typer.Option(metavar="WHEEL_OR_REV", help="Another build to measure in turns with this one."),
+    ] = None,
+    peers: Annotated[str, typer.Option(help="Also measure other engines, e.g. flink,spark,bytewax.")] = "",
+    json: Annotated[Path | None, typer.Option(help="Save the run as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Save the run as a PNG or SVG picture.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Uniform keys, three buffer sizes, few rows, one round.")
+    ] = False,
+) -> None:
+    """The running query: pushes of 10 to 1 M rows, throughput and latency."""
+    from benchmarks.live.command import LiveRequest, run_live_suite  # noqa: PLC0415 - --help stays quick
+
+    run_live_suite(
+        LiveRequest(
+            rows, queries, variants, buffers, threads, repeat, latency, baseline, peers, quick, json, plot
+        )
+    )

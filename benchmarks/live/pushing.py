@@ -1,0 +1,122 @@
+"""The ways to push rows into an open query. A way that a build does not have is left out."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+import penstock as pk
+
+PUSH, BACKGROUND, WRITER = "push", "background", "writer"
+MAX_DELAY = "1ms"
+
+
+@dataclass(slots=True)
+class Results:
+    """Result batches, and when each was handed over (seconds of `time.perf_counter`)."""
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+
+    def add(self, made: list[pa.RecordBatch]) -> None:
+        now = time.perf_counter()
+        self.batches += made
+        self.times += [now] * len(made)
+
+    def table(self, schema: pa.Schema) -> pa.Table:
+        return pa.Table.from_batches(self.batches, schema)
+
+
+class Pusher(Protocol):
+    """An open query that takes one buffer at a time."""
+
+    def push(self, buffer: pa.RecordBatch) -> None: ...
+
+    def finish(self) -> None:
+        """Complete what was pushed and take all results of it."""
+
+    def close(self) -> None: ...
+
+
+class Foreground:
+    """Push in the caller's thread; each push returns the results that it completed."""
+
+    def __init__(self, query: Any, engine: pk.Engine, results: Results) -> None:
+        self._live = query.open(engine=engine)
+        self._results = results
+
+    def push(self, buffer: pa.RecordBatch) -> None:
+        made = self._live.push(buffer)
+        if made:
+            self._results.add(made)
+
+    def finish(self) -> None:
+        self._results.add(self._live.finish())
+
+    def close(self) -> None:
+        self._live.__exit__(None, None, None)
+
+
+class Background:
+    """Push into the queue of a background worker; a thread takes the results."""
+
+    def __init__(self, query: Any, engine: pk.Engine, results: Results) -> None:
+        self._live = query.open(engine=engine, background=True, max_delay=MAX_DELAY)
+        self._results = results
+        self._taker = threading.Thread(target=self._take, daemon=True)
+        self._taker.start()
+
+    def _take(self) -> None:
+        for batch in self._live:
+            self._results.add([batch])
+
+    def push(self, buffer: pa.RecordBatch) -> None:
+        self._live.push(buffer)
+
+    def finish(self) -> None:
+        rest = self._live.finish()
+        self._taker.join()
+        self._results.add(list(rest or ()))
+
+    def close(self) -> None:
+        self._live.__exit__(None, None, None)
+        self._taker.join()
+
+
+class Writer(Background):
+    """Fill preallocated columns in place, and commit the rows filled."""
+
+    def __init__(self, query: Any, engine: pk.Engine, results: Results) -> None:
+        super().__init__(query, engine, results)
+        self._writer: Any = None
+
+    def push(self, buffer: pa.RecordBatch) -> None:
+        if self._writer is None:
+            self._writer = self._live.writer(buffer.num_rows)
+        for name, column in zip(buffer.schema.names, buffer.columns, strict=True):
+            values = column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column
+            target = self._writer[name]
+            target[: len(column)] = values.to_numpy().view(target.dtype)
+        self._writer.commit(buffer.num_rows)
+
+
+PUSHERS: dict[str, type[Foreground | Background]] = {
+    PUSH: Foreground,
+    BACKGROUND: Background,
+    WRITER: Writer,
+}
+
+
+def available() -> Iterator[str]:
+    """Yield the ways to push that this build of Penstock has."""
+    yield PUSH
+    if "background" in inspect.signature(pk.Stream.open).parameters:
+        yield BACKGROUND
+        if hasattr(pk.Live, "writer"):
+            yield WRITER

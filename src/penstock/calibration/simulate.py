@@ -1,0 +1,186 @@
+"""Run one algorithm on one workload, on a clock that jumps instead of waiting.
+
+Work is timed for real; arrival is not waited for. When work is finished the clock stands where it would stand,
+and if no row has come by then it jumps to the next one. A window of a second is so measured in as
+long as its join takes, and no other program's noise is taken for waiting.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from penstock.algorithms.joins.eager import Eager
+from penstock.algorithms.joins.lazy import Lazy
+from penstock.calibration.workloads import Workload
+
+CHUNK = 1 << 16  # rows of a side that an eager algorithm takes at most before it looks at the other side
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Emission:
+    """Matches given between two times (ms); their later rows came in the ticks `ticks`, so many in each."""
+
+    begin: float
+    end: float
+    ticks: np.ndarray
+    counts: np.ndarray
+
+
+@dataclass
+class Run:
+    """What happened: emissions in order, and how long which kind of work took (ms)."""
+
+    algorithm: str
+    workload: str
+    rows: int
+    matches: int = 0
+    finished: float = 0.0
+    busy: float = 0.0
+    emissions: list[Emission] = field(default_factory=list)
+    phases: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def throughput(self) -> float:
+        """Rows a millisecond, until the last match."""
+        return self.rows / max(self.finished, 1e-6)
+
+    def latency(self, quantile: float = 0.95) -> float:
+        """How long a match comes after its later row: so long or less, for this part of the matches (ms)."""
+        waits = np.concatenate([[0.0], *(each.end - each.ticks for each in self.emissions)])
+        counts = np.concatenate([[0], *(each.counts for each in self.emissions)])
+        order = np.argsort(waits)
+        reached = np.searchsorted(np.cumsum(counts[order]), quantile * counts.sum())
+        return max(float(waits[order][min(reached, len(waits) - 1)]), 0.0)
+
+    def progress(self) -> tuple[np.ndarray, np.ndarray]:
+        """Times (ms), and the part of the matches that was given by then."""
+        times = [at for each in self.emissions for at in (each.begin, each.end)]
+        given = np.cumsum([part for each in self.emissions for part in (0, each.counts.sum())])
+        return np.array([0.0, *times]), np.array([0.0, *given / max(self.matches, 1)])
+
+    def time_to(self, part: float) -> float:
+        """When this part of the matches had been given (ms)."""
+        if not self.matches:
+            return self.finished
+        times, given = self.progress()
+        last = min(int(np.searchsorted(given, part)), len(given) - 1)
+        first = max(last - 1, 0)
+        return float(np.interp(part, given[[first, last]], times[[first, last]]))
+
+
+def simulate(
+    joiner: Lazy | Eager,
+    workload: Workload,
+    later: np.ndarray,
+    threads: int = 1,
+    clock: Clock = time.perf_counter,
+) -> Run:
+    """Run a workload. `later` holds, for each tick, the matches whose later row comes in it."""
+    run = Run(joiner.name, workload.name, workload.rows)
+    if isinstance(joiner, Lazy):
+        _lazily(joiner, workload, later, threads, clock, run)
+    else:
+        _eagerly(joiner, workload, later, threads, clock, run)
+    return run
+
+
+def _lazily(
+    joiner: Lazy, workload: Workload, later: np.ndarray, threads: int, clock: Clock, run: Run
+) -> None:
+    begin = clock()
+    matches = joiner.join(workload.left.codes, workload.right.codes, "count", threads)
+    took = (clock() - begin) * 1e3
+    assert isinstance(matches, int)
+    run.phases = {name: seconds * 1e3 for name, seconds in joiner.seconds.items()}
+    run.matches, run.busy, run.finished = matches, took, workload.window_ms + took
+    probing = run.phases.get("probe", 0.0)
+    ticks = np.arange(len(later))
+    run.emissions.append(Emission(run.finished - min(probing, took), run.finished, ticks, later))
+    run.phases["wait"] = float(workload.window_ms)
+
+
+def _eagerly(
+    joiner: Eager, workload: Workload, later: np.ndarray, threads: int, clock: Clock, run: Run
+) -> None:
+    window = joiner.open(threads, "count")
+    left_over = later.astype(np.float64)
+    sides = (workload.left, workload.right)
+    taken, tick, now, since = [0, 0], 0, 0.0, 0
+    waited = 0.0
+    while any(at < side.rows for at, side in zip(taken, sides, strict=True)):
+        tick = max(tick, min(int(now), len(later) - 1))
+        there = [int(side.arrived[min(tick, len(side.arrived) - 1)]) for side in sides]
+        if there == taken:
+            waited += max(tick + 1 - now, 0.0)
+            tick, now = tick + 1, max(now, float(tick + 1))
+            continue
+        found, took = _push(window, sides, taken, there, clock)
+        now += took
+        run.busy += took
+        since = _note(run, left_over, found, (now - took, now), (since, tick + 1))
+    begin = clock()
+    rest = window.finish()
+    took = (clock() - begin) * 1e3
+    assert isinstance(rest, int)
+    run.busy, run.finished = run.busy + took, max(now, float(workload.window_ms)) + took
+    run.matches += rest
+    if rest:
+        ended = Emission(run.finished - took, run.finished, np.arange(len(later)), np.maximum(left_over, 0))
+        run.emissions.append(ended)
+    elif run.emissions:
+        run.finished = run.emissions[-1].end
+    run.phases = {"wait": waited, "push": run.busy - took, "merge": took}
+
+
+def _push(
+    window: Any, sides: tuple[Any, Any], taken: list[int], there: list[int], clock: Clock
+) -> tuple[int, float]:
+    """Give both sides' rows that are there, a chunk at most; tell the matches and the milliseconds."""
+    pieces = []
+    for side in (0, 1):
+        end = min(there[side], taken[side] + CHUNK)
+        pieces.append((side, sides[side].codes[taken[side] : end]))
+        taken[side] = end
+    begin = clock()
+    found = sum(window.push(side, piece) for side, piece in pieces if len(piece))
+    return int(found), (clock() - begin) * 1e3
+
+
+def _note(
+    run: Run, left_over: np.ndarray, found: int, span: tuple[float, float], ticks: tuple[int, int]
+) -> int:
+    """Record matches: they belong to the ticks since the last ones, in the shares that are still left there."""
+    if not found:
+        return ticks[0]
+    first = min(ticks[0], ticks[1] - 1)
+    shares = left_over[first : ticks[1]]
+    total = shares.sum()
+    counts = shares * min(found / total, 1.0) if total > 0 else np.full(len(shares), found / len(shares))
+    left_over[first : ticks[1]] -= counts
+    run.matches += found
+    run.emissions.append(Emission(*span, np.arange(first, ticks[1]), counts))
+    return ticks[1] - 1
+
+
+def later_rows(joiner: Eager, workload: Workload) -> np.ndarray:
+    """For each tick, how many matches become possible in it: those whose later row it brings."""
+    window = joiner.open(1, "count")
+    found, taken = [], [0, 0]
+    sides = (workload.left, workload.right)
+    for tick in range(max(len(side.arrived) for side in sides)):
+        total = 0
+        for place, side in enumerate(sides):
+            end = int(side.arrived[min(tick, len(side.arrived) - 1)])
+            if end > taken[place]:
+                pushed = window.push(place, side.codes[taken[place] : end])
+                assert isinstance(pushed, int)
+                total, taken[place] = total + pushed, end
+        found.append(total)
+    window.finish()
+    return np.array(found, np.int64)

@@ -1,0 +1,5 @@
+"""The command line, as in tests/unit/cli."""
+
+from tests.unit.cli.conftest import penstock
+
+__all__ = ["penstock"]
