@@ -211,7 +211,7 @@ class BatchReader:
         call = self._call or self._made()
         exported = array("q", _EMPTY)
         at = exported.buffer_info()[0]
-        batch._export_to_c(at)  # noqa: SLF001 - the public form also exports the schema, which takes as long again
+        batch._export_to_c(at)  # noqa: SLF001 - the public form returns capsules, and exports the schema too
         return call(at, layout.buffer_info()[0], words.buffer_info()[0]) >= 0
 
     def _made(self) -> Callable[..., int]:
