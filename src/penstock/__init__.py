@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from penstock.api.sources import from_arrow, scan, stream, table
     from penstock.api.sql.query import sql
     from penstock.api.stream import Stream
-    from penstock.api.stream_time import every
+    from penstock.api.stream_time import arrival, every
     from penstock.api.windows import rows, session, sliding, tumbling, unbounded
     from penstock.runtime.engine import Engine
     from penstock.runtime.metrics import Metrics
@@ -125,6 +125,7 @@ __all__ = [
     "align",
     "all",
     "any",
+    "arrival",
     "check_aggregate",
     "clear_cache",
     "col",
@@ -191,7 +192,7 @@ _NAMES = {
     "api.sources": "from_arrow scan stream table",
     "api.sql.query": "sql",
     "api.stream": "Stream",
-    "api.stream_time": "every",
+    "api.stream_time": "arrival every",
     "api.windows": "rows session sliding tumbling unbounded",
     "runtime.engine": "Engine",
     "api.live_sources": "scan_kafka scan_stream",

@@ -25,6 +25,7 @@ from penstock.physical.settings import Settings
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.plan.verify import verify as verify_plan
+from penstock.runtime.column_addresses import Reader
 from penstock.runtime.engine import Engine
 from penstock.runtime.join_metrics import JoinReport
 from penstock.runtime.metrics import Metrics
@@ -131,7 +132,9 @@ class Compiled:
         """Return the stages of the physical plan, one for each node, cached so that later runs reuse the kernels."""
         key = backend, mode, aggregator
         if key not in self._pipelines:
-            kernels = once(self._factories, backend, lambda: KernelFactory(backend_named(backend)))
+            kernels = once(
+                self._factories, backend, lambda: KernelFactory(backend_named(backend), reader_of(backend))
+            )
             plan = self.physical(mode, aggregator)
             self._pipelines[key] = build(plan, self.schema, kernels, self.reports)
         return self._pipelines[key]
@@ -154,6 +157,15 @@ def backend_named(name: str) -> Backend:
 
     kernels = kernel_cache()
     return lambda kernel: TieredKernel(kernel, kernels)
+
+
+def reader_of(backend: str) -> Reader | None:
+    """Return the native reader of batches, unless kernels are interpreted."""
+    if backend == "interpret":
+        return None
+    from penstock.codegen.batch_reader import BATCH_READER  # noqa: PLC0415 - loads LLVM
+
+    return BATCH_READER
 
 
 @cache

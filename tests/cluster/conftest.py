@@ -62,7 +62,7 @@ def drive(
 ) -> Callable[..., Results]:
     """Run queries in a driver of their own, by default one of the cluster to which the archive is shipped."""
 
-    def run(queries: Sequence[str], stream: str, ship: bool = True, **changed: object) -> Results:
+    def run(queries: Sequence[str], stream: bool, ship: bool = True, **changed: object) -> Results:
         out = tmp_path_factory.mktemp("out")
         request = out / "request.json"
         request.touch(mode=0o600)  # it holds the cluster's secret

@@ -77,12 +77,9 @@ def of_stream(stream: Any, kind: str) -> Any:
 def stream(asked: dict[str, Any], spark: Any, out: Path) -> list[Any]:
     """Run a query over arriving files to the end of what is there, and return the warnings."""
     spark.conf.set("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart", "true")
-    timed = {"time": "ts", "sequence": "n", "name": "events", "lateness": "1s"}
-    if asked["stream"] == "files":
-        events = pk.scan_stream(asked["ordered"], max_files=2, **timed)
-    else:
-        schema = spark.read.parquet(asked["ordered"]).schema
-        events = pk.from_spark(spark.readStream.schema(schema).parquet(asked["ordered"]), **timed)
+    events = pk.scan_stream(
+        asked["ordered"], time="ts", sequence="n", name="events", lateness="1s", max_files=2
+    )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         frame = queries(events)["tumbling"].to_spark(spark)

@@ -18,7 +18,6 @@ from penstock.ir.rows import to_rows
 from penstock.operators.build import build as build_pipeline
 from penstock.operators.interpret import interpret as interpret_plan
 from penstock.physical import nodes as ph
-from penstock.physical.alternatives import alternatives
 from penstock.physical.choose_join import EAGER, LAZY
 from penstock.physical.show import show
 from penstock.plan import nodes as pl
@@ -27,6 +26,7 @@ from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context, Session
 from tests import strategies
 from tests.oracle import join_cases, signal_cases
+from tests.oracle.alternatives import alternatives
 from tests.oracle.build import build
 from tests.oracle.compare import assert_same_rows
 from tests.oracle.data import rows_of

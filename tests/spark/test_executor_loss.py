@@ -23,8 +23,8 @@ from penstock.spark.tasks import OverParts
 folder, mark = sys.argv[1:]
 
 
-def dying(work, parts):
-    inner = OverParts.of(work, parts)
+def dying(work, parts, accesses=None):
+    inner = OverParts.of(work, parts, accesses)
 
     def run(batches):
         import os

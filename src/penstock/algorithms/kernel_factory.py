@@ -12,6 +12,7 @@ from penstock.algorithms.expressions.host_columns import HostColumns, Use
 from penstock.algorithms.hash_table.number_keys import index_kernel
 from penstock.algorithms.hash_table.text_kernels import intern_kernel
 from penstock.loop.nodes import I32, I64, Kernel
+from penstock.runtime.column_addresses import Reader
 from penstock.runtime.implied_times import implied_times
 from penstock.runtime.kernels import Call, KernelCall, Texts
 from penstock.types.time import Time
@@ -26,8 +27,9 @@ _Made = TypeVar("_Made")
 class KernelFactory:
     """A thread-safe factory that builds and compiles each kernel once. `kernels` lists them for `explain`."""
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(self, backend: Backend, reader: Reader | None = None) -> None:
+        """`reader` reads batches natively, if the back end is native."""
+        self._backend, self.reader = backend, reader
         self._calls: dict[Hashable, KernelCall] = {}
         self._lock = Lock()
         self.kernels: list[Kernel] = []

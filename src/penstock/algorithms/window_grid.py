@@ -47,6 +47,12 @@ class Windows:
             return START_OF_TIME
         return (watermark - self.grid.offset - self.grid.size) // self.grid.every
 
+    def end_after(self, upto: int) -> int:
+        """The watermark that completes the next window after `upto`."""
+        if upto in (START_OF_TIME, END_OF_TIME):
+            return upto
+        return self.grid.offset + (upto + 1) * self.grid.every + self.grid.size
+
     def last_holding(self, times: np.ndarray) -> np.ndarray:
         """The last window that starts at or before each time."""
         found: np.ndarray = np.floor_divide(times - self.grid.offset, self.grid.every)

@@ -182,7 +182,9 @@ def backfilled(history: Stream, live: Stream, at: object) -> Stream:
     if not history.raw_data:
         raise BindingError("the history has no data; begin with pk.scan or pk.from_arrow")
     check(past.schema, future.schema, "the history")
-    if past.time.column != future.time.column or future.time.implied or past.time.implied:
+    if past.time.column != future.time.column or any(
+        each.time.implied or each.edges.arrival for each in (past, future)
+    ):
         raise BindingError(
             f"the history tells time by {past.time.column!r}, what follows by {future.time.column!r}; both must have it in one column"
         )

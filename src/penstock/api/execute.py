@@ -20,6 +20,7 @@ from penstock.sources.arrow import InMemory, bind, is_frame
 from penstock.sources.bound import Bound, OnFiles, access_of, is_on_files, is_present, is_unplaced
 from penstock.sources.conform import check, conformer, unchanged
 from penstock.sources.malformed import Arrived, Malformed
+from penstock.sources.rows import batch_of, is_rows
 
 if TYPE_CHECKING:
     from penstock.compile import Compiled
@@ -31,6 +32,7 @@ def collect(
 ) -> tuple[pa.Table, Metrics]:
     """Push all data of all streams through the query and return the result and the metrics."""
     require_streams(stream)
+    refuse_arrival(stream.named.sources, "collect")
     bound = bind_all(stream, data, bindings)
     compiled = stream.compiled()
     chosen = engine_of(engine)
@@ -57,6 +59,16 @@ def require_streams(stream: Stream) -> None:
             "this query reads tables alone, which have no time; join a stream with them, "
             "or make one of the data with pk.from_arrow(data, time=...)"
         )
+
+
+def refuse_arrival(sources: Iterable[Source], what: str) -> None:
+    """Reject a run over data that is already there, if rows are stamped when they arrive."""
+    for source in sources:
+        if source.edges.arrival is not None:
+            raise UnsupportedError(
+                f"{what} reads rows that are already there, and stream {source.name!r} has time=pk.arrival(): push rows "
+                "with open(), run over an iterator of batches, or name a time column"
+            )
 
 
 def engine_of(engine: Engine | None) -> Engine:
@@ -207,7 +219,7 @@ def named_bindings(sources: Mapping[str, Source], data: Any, bindings: Mapping[s
     names = tuple(sources)
     if data is None:
         placed: Mapping[str, Any] = {}
-    elif isinstance(data, Mapping):
+    elif isinstance(data, Mapping) and not _is_of_columns(data, sources):
         placed = data
     elif len(names) == 1:
         placed = {names[0]: data}
@@ -223,6 +235,14 @@ def named_bindings(sources: Mapping[str, Source], data: Any, bindings: Mapping[s
     return {**placed, **bindings}
 
 
+def _is_of_columns(data: Mapping[Any, Any], sources: Mapping[str, Source]) -> bool:
+    """Check whether a mapping is a row, or columns, of the only stream. Names of streams take precedence."""
+    if len(sources) != 1 or data.keys() <= sources.keys():
+        return False
+    (source,) = sources.values()
+    return any(name in data for name in source.schema.names)
+
+
 def _no_such_stream(name: object, sources: Mapping[str, Source]) -> BindingError:
     among = f"(streams: {', '.join(map(repr, sources))})"
     if not isinstance(name, str):
@@ -230,24 +250,29 @@ def _no_such_stream(name: object, sources: Mapping[str, Source]) -> BindingError
     owner = next((each for each, source in sources.items() if name in source.schema.names), None)
     if owner is not None:
         return BindingError(
-            f"data is given by the name of its stream {among}, and {name!r} is a column of {owner!r}: write "
-            "pa.Table.from_pylist([row]) for rows, or pa.table(columns) for columns"
+            f"data is given by the name of its stream {among}, and {name!r} is a column of {owner!r}: "
+            "give rows or columns by the name of their stream, as a keyword or in a mapping"
         )
     near = get_close_matches(name, tuple(sources), n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return BindingError(f"this query reads no stream {name!r}{hint} {among}")
+    columns = f"; a row or columns of it need {list(next(iter(sources.values())).given.names)}" * (
+        len(sources) == 1
+    )
+    return BindingError(f"this query reads no stream {name!r}{hint} {among}{columns}")
 
 
 def _bound_to(source: Source, data: Any) -> Bound:
     if not is_frame(data):
-        return as_bound(data)
+        return as_bound(data, source)
     above = import_module("penstock.spark.bound")  # an upper layer, loaded on demand
     bound: Bound = above.bound_for(data, source)
     return bound
 
 
-def as_bound(data: Any) -> Bound:
-    """Convert user data: Arrow data, or another stream that is only a source."""
+def as_bound(data: Any, source: Source | None = None) -> Bound:
+    """Convert user data: Arrow data, rows in the types of their stream, or another stream that is only a source."""
+    if source is not None and is_rows(data):
+        return bind(batch_of(data, source.schema, f"the data of stream {source.name!r}"))
     if not isinstance(data, Stream):
         return data if hasattr(type(data), "batches") else bind(data)
     if isinstance(data.raw_plan, Source) and data.data:

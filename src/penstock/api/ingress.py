@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.plan.nodes import Source
-from penstock.runtime.buffers import indices, ticks_of
+from penstock.runtime.buffers import indices, ticks_of, time_array
 from penstock.runtime.session import Session
 from penstock.runtime.splits import Splits
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
@@ -17,6 +17,7 @@ from penstock.sources.conform import Conform, check, conformer
 from penstock.sources.malformed import HISTORY, NO_TIME, Arrived, Bad, quarantine_table, without_time
 from penstock.sources.side_output import file_name, put_next
 from penstock.storage.access import LOCAL, Access
+from penstock.types.time import NANOSECONDS
 
 _WHOLE = ""  # the split of a stream without splits
 
@@ -33,6 +34,14 @@ class Ingress:
     rows: int = 0
     known: tuple[pa.Schema, Conform] | None = None
     access: Access = LOCAL
+    stamped: int = START_OF_TIME  # the time of the last arrival
+    plain: bool = field(init=False)  # rows go to the query as they come
+    needed: pa.Schema = field(init=False)  # the columns that rows are converted to, an arrival time in front
+
+    def __post_init__(self) -> None:
+        self.plain = not (self.whole or self.source.edges.moves_with_clock)
+        names = self.source.schema.names if self.whole else self.columns
+        self.needed = pa.schema([self.source.schema.field(name) for name in names])
 
     def open(self, now: int) -> Ingress:
         """Begin; from now on late rows are tracked if `late_to` is set."""
@@ -42,23 +51,47 @@ class Ingress:
         return self
 
     def push(self, batch: pa.RecordBatch, now: int) -> list[pa.RecordBatch]:
-        """Push rows; their times advance the watermark."""
-        conform = self._conformer(batch.schema)
-        if batch.num_rows and not self.paced:
-            self.splits.hear(_WHOLE, None, now)
-        if self.source.edges.late_to is None and self.source.on_bad != "quarantine":
-            return self.session.push(self.source.name, conform(batch))
-        return self._pushed(self._timed(conform(batch)))
+        """Push rows as they were given; their times advance the watermark."""
+        rows = self.conform(batch)
+        return self.session.push(self.source.name, rows) if self.plain else self.put(self.stamp(rows), now)
 
-    def _conformer(self, given: pa.Schema) -> Conform:
-        """Return the function that converts batches to the needed columns; cached for the last schema."""
-        if self.known is None or not self.known[0].equals(given):
-            where = f"a batch of stream {self.source.name!r}"
-            check(given, self.source.schema, where)
-            whole = self.source.edges.late_to is not None or self.source.on_bad == "quarantine"
-            columns = self.source.schema.names if whole else self.columns
-            self.known = given, conformer(given, self.source.schema, columns, where)
-        return self.known[1]
+    def put(self, batch: pa.RecordBatch, now: int) -> list[pa.RecordBatch]:
+        """Push rows of the needed columns, with their times."""
+        if self.source.edges.idle_after is not None and batch.num_rows and not self.paced:
+            self.splits.hear(_WHOLE, None, now)
+        if self.whole:
+            return self._pushed(self._timed(batch))
+        return self.session.push(self.source.name, batch)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all columns are needed, for late or malformed rows, and not only those that the query reads."""
+        return self.source.edges.late_to is not None or self.source.on_bad == "quarantine"
+
+    def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Convert rows to the needed columns."""
+        given, known = batch.schema, self.known  # read once: threads may convert batches of different schemas
+        if known is None or not (known[0] is given or known[0].equals(given)):
+            where, declared = f"a batch of stream {self.source.name!r}", self.source.given
+            check(given, declared, where)
+            columns = [name for name in self.needed.names if name in declared.names]
+            known = self.known = given, conformer(given, declared, columns, where)
+        return known[1](batch)
+
+    def stamp(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Add the time of arrival, if the stream is stamped."""
+        if self.source.edges.arrival is None:
+            return batch
+        ticks = np.full(batch.num_rows, self.arrival_time())
+        arrays = [time_array(ticks, self.source.time.type), *batch.columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.needed)
+
+    def arrival_time(self) -> int:
+        """Return the time of a row that arrives now, in ticks. It never decreases, even if the clock does."""
+        clock, unit = self.source.edges.arrival, self.source.time.unit
+        assert clock is not None and unit is not None
+        self.stamped = max(clock() // NANOSECONDS[unit], self.stamped, self.watermark)
+        return self.stamped
 
     def take(self, given: Arrived, now: int) -> list[pa.RecordBatch]:
         """Push the output of a live source; its splits, if any, determine the watermark."""
@@ -71,8 +104,14 @@ class Ingress:
         self.splits.hear(given.split or _WHOLE, _latest(given, self.source), now)
         return made + self.advance(now)
 
-    def advance(self, now: int) -> list[pa.RecordBatch]:
-        """Advance the watermark to the minimum over the splits that are not idle."""
+    def advance(self, now: int, stamp: int | None = None) -> list[pa.RecordBatch]:
+        """Advance the watermark to the minimum over the splits that are not idle, or to the time of arrivals.
+
+        All rows that arrived before `stamp` have been pushed; without it, all rows that have arrived.
+        """
+        if self.source.edges.arrival is not None:
+            stamp = self.arrival_time() if stamp is None else stamp
+            return self.session.advance(stamp, self.source.name) if stamp > self.watermark else []
         if not self.paced:
             return []
         reached = self.splits.time(now, self.source.edges.idle_after)

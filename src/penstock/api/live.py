@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import wraps
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial, wraps
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
+from weakref import ref
 
 import pyarrow as pa
 
-from penstock.api.arguments import shown, written_elsewhere
+from penstock.api.arguments import whole
 from penstock.api.backfill import Backfill
-from penstock.api.execute import as_bound, bind_all, engine_of, fill_tables, named_bindings, require_streams
+from penstock.api.execute import as_bound, engine_of, fill_tables, named_bindings, require_streams
 from penstock.api.ingress import Ingress, following
-from penstock.api.input_readers import inputs_of, refuse_endless
 from penstock.api.late_and_malformed import late_rows_message, outside_level, warn_of_malformed_rows
+from penstock.api.saving import Savable
 from penstock.api.stream_time import instant
+from penstock.api.writer import Block, Writer, writable
 from penstock.errors import BindingError, LateRowsWarning, StateError
 from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import SharedStep
+from penstock.runtime.metrics import Held
 from penstock.runtime.stage import START_OF_TIME
-from penstock.sources.arrow import Once, is_frame
 from penstock.sources.bound import access_of
 from penstock.sources.coalesce_batches import gathered
 from penstock.sources.live_files import Clock
 from penstock.sources.malformed import Arrived
+from penstock.sources.rows import batch_of, is_rows
 from penstock.state.state import State
 
 if TYPE_CHECKING:
@@ -44,17 +46,24 @@ def _alone(method: Callable[Concatenate[Live, P], R]) -> Callable[Concatenate[Li
     @wraps(method)
     def call(self: Live, /, *args: P.args, **kwargs: P.kwargs) -> R:
         # Warnings are issued after the call: if they raise, the call has completed.
-        return self._step.run(
-            method.__name__, lambda: method(self, *args, **kwargs), self._warn_of_dropped_rows
-        )
+        return self._step.run(method.__name__, lambda: method(self, *args, **kwargs), self.warn)
 
     return call
 
 
-class Live:
+class Given(NamedTuple):
+    """Rows of the needed columns, with their times, and when they arrived by the clock of the run."""
+
+    stream: str
+    batch: pa.RecordBatch
+    arrived: float
+
+
+class Live(Savable):
     """An open query: push batches, and receive the completed batches of the result.
 
-    Threads may share it: calls are serialised, and each call returns the results that it completed.
+    A batch is Arrow data, a data frame, a row as a dict, a list of such rows, a dict of lists or NumPy arrays, or NumPy
+    records. Threads may share it: calls are serialised, and each call returns the results that it completed.
     After a call that failed or was interrupted, all further calls are rejected.
 
     >>> import pyarrow as pa, penstock as pk
@@ -90,6 +99,9 @@ class Live:
         self._histories: dict[str, Backfill] = {}
         self._owed: list[pa.RecordBatch] = []
         self._warned = self._warned_of_malformed = False
+        self._sole = next(iter(self._gates.values())) if len(self._gates) == 1 else None
+        self._timed = any(source.edges.moves_with_clock for source in self._sources.values())
+        self.metrics.measure = _measure(ref(self))
 
     @property
     def metrics(self) -> Metrics:
@@ -102,23 +114,104 @@ class Live:
         reached = self._session.watermark
         return None if reached == START_OF_TIME else reached
 
-    @_alone
     def push(self, batch: Any = None, /, **batches: Any) -> list[pa.RecordBatch]:
-        """Push a batch of the only stream, or one of each stream by name."""
+        """Push rows of the only stream, or of each stream by name. A row may be a dict: `live.push({"t": 1, "v": 2})`.
+
+        A mapping whose keys are names of streams holds the data of those streams; any other is a row, or columns.
+        """
+        # Small pushes come often: this path of one batch makes few calls.
+        return self._step.run("push", lambda: self._push_given(batch, batches), self.warn)
+
+    def _push_given(self, batch: Any, batches: Mapping[str, Any]) -> list[pa.RecordBatch]:
+        arrived, sole = self._clock.now(), self._sole
+        if sole is not None and isinstance(batch, pa.RecordBatch) and not (batches or self._histories):
+            made = sole.push(batch, round(arrived * 1e6))
+        else:
+            given = self.bindings(batch, batches)
+            made = [made for name, each in given for made in self._push(name, each)]
+        return self._timely(made, arrived) if made or self._timed or self._owed else made
+
+    def bindings(self, batch: Any, batches: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+        """Pair the arguments of a push with their streams."""
+        if self._sole is not None and not batches and isinstance(batch, pa.RecordBatch):
+            return ((self._sole.source.name, batch),)
         given = named_bindings(self._sources, batch, batches)
         if not given:
             raise BindingError(
                 f"push takes a batch by the name of its stream ({', '.join(self._sources)}), and was given none"
             )
-        return self._push_all(given)
+        return given.items()
 
-    def _push_all(self, given: Mapping[str, Any]) -> list[pa.RecordBatch]:
-        made = [made for name, each in given.items() for made in self._push(name, each)]
-        made += self._moved()
-        return self._taken() + made
+    def _timely(self, made: list[pa.RecordBatch], arrived: float) -> list[pa.RecordBatch]:
+        """Add what time completes, and measure the latency of results."""
+        if self._timed:
+            made += self._moved()
+        if self._owed:
+            made, self._owed = self._owed + made, []
+        if made:
+            self.metrics.latency.add(self._clock.now() - arrived)
+        return made
+
+    def admit(self, name: str, data: Any) -> list[pa.RecordBatch]:
+        """Convert rows of a stream to batches of the needed columns, small ones joined. Any thread may call this."""
+        gate, history = self._gates[name], self._histories.get(name)
+        convert = gate.conform if history is None else history.conformed
+        return [convert(part) for part in _parts(data, gate)]
+
+    def stamp(self, name: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Add the time of arrival; calls must follow the order of arrival."""
+        return self._gates[name].stamp(batch)
+
+    def stamps(self) -> dict[str, int]:
+        """The arrival time of a row that arrives now, for streams that are stamped."""
+        return {
+            name: gate.arrival_time()
+            for name, gate in self._gates.items()
+            if gate.source.edges.arrival is not None
+        }
+
+    @property
+    def timed(self) -> bool:
+        """Whether results may become complete without a push."""
+        return self._timed
+
+    @property
+    def clock(self) -> Clock:
+        """The clock by which streams are idle, and latency is measured."""
+        return self._clock
+
+    def is_stamped(self, name: str) -> bool:
+        """Whether the time of a stream's rows is that of their arrival."""
+        return self._sources[name].edges.arrival is not None
+
+    def feed(self, given: Iterable[Given], stamps: Mapping[str, int] | None) -> list[pa.RecordBatch]:
+        """Push rows that were admitted and stamped before, as one call, then move the clock to `stamps`, if given."""
+        return self._step.run("feed", lambda: self._feed(given, stamps))
+
+    def _feed(self, given: Iterable[Given], stamps: Mapping[str, int] | None) -> list[pa.RecordBatch]:
+        now, made, oldest = self._now(), [], self._clock.now()
+        for name, batch, arrived in given:
+            oldest = min(oldest, arrived)
+            made += self._put(name, batch, now)
+        if self._timed and stamps is not None:
+            made += self._moved(stamps)
+        if self._owed:
+            made, self._owed = self._owed + made, []
+        if made:
+            self.metrics.latency.add(self._clock.now() - oldest)
+        return made
+
+    def _put(self, name: str, batch: pa.RecordBatch, now: int) -> list[pa.RecordBatch]:
+        gate, history = self._gates[name], self._histories.get(name)
+        return gate.put(batch, now) if history is None else gate.take(history.following(Arrived(batch)), now)
+
+    def warn(self) -> None:
+        """Warn once of late rows, and once of malformed rows, on streams without options for them."""
+        metrics = self._session.metrics
+        if metrics.late or metrics.malformed:
+            self._warn_of_dropped_rows()
 
     def _warn_of_dropped_rows(self) -> None:
-        """Warn once of late rows, and once of malformed rows, on streams without options for them."""
         self._warn_of_late_rows()
         if not self._warned_of_malformed:
             dropped = self._session.metrics.malformed
@@ -137,8 +230,8 @@ class Live:
     def _push(self, name: str, data: Any) -> list[pa.RecordBatch]:
         gate, history, now = self._gates[name], self._histories.get(name), self._now()
         if history is None:
-            return [made for part in _parts(data) for made in gate.push(part, now)]
-        arrived = (history.following(Arrived(history.conformed(part))) for part in _parts(data))
+            return [made for part in _parts(data, gate) for made in gate.push(part, now)]
+        arrived = (history.following(Arrived(history.conformed(part))) for part in _parts(data, gate))
         return [made for each in arrived for made in gate.take(each, now)]
 
     @_alone
@@ -151,10 +244,7 @@ class Live:
         made = [made for each in past for made in self._take(name, each)]
         self._owed += made
         self._histories[name] = history
-
-    def _taken(self) -> list[pa.RecordBatch]:
-        owed, self._owed = self._owed, []
-        return owed
+        self._timed = True
 
     @_alone
     def take(self, name: str, given: pa.RecordBatch | Arrived) -> list[pa.RecordBatch]:
@@ -162,24 +252,24 @@ class Live:
         return self._take(name, given)
 
     def _take(self, name: str, given: pa.RecordBatch | Arrived) -> list[pa.RecordBatch]:
+        arrived = self._clock.now()
         if isinstance(given, pa.RecordBatch):
-            return self._push_all({name: given})
-        made = self._gates[name].take(given, self._now()) + self._moved()
-        return self._taken() + made
+            return self._timely(self._push(name, given), arrived)
+        self._timed = True  # splits may be idle
+        return self._timely(self._gates[name].take(given, self._now()), arrived)
 
     @_alone
     def wait(self) -> list[pa.RecordBatch]:
-        """Check the clock: splits and streams idle for `idle_after=` no longer hold back the watermark.
+        """Check the clock: it closes windows over arrival times, and streams idle for `idle_after=` no longer hold back time.
 
         Every push does this too; call it when no batch arrives.
         """
-        made = self._moved()
-        return self._taken() + made
+        return self._timely([], self._clock.now())
 
-    def _moved(self) -> list[pa.RecordBatch]:
-        """Advance the watermark past idle streams."""
-        now = self._now()
-        made = [made for gate in self._gates.values() for made in gate.advance(now)]
+    def _moved(self, stamps: Mapping[str, int] | None = None) -> list[pa.RecordBatch]:
+        """Advance the watermark to the clock, and past idle streams."""
+        now, known = self._now(), stamps or {}
+        made = [made for name, gate in self._gates.items() for made in gate.advance(now, known.get(name))]
         return made + following(self._gates, now)
 
     def _now(self) -> int:
@@ -188,16 +278,58 @@ class Live:
     @_alone
     def advance(self, time: object) -> list[pa.RecordBatch]:
         """Declare that no row before this time follows: a datetime, an ISO string, or ticks."""
+        return self._timely(self._session.advance(self.tick(time)), self._clock.now())
+
+    def queued(self, call: Callable[[], list[pa.RecordBatch]]) -> list[pa.RecordBatch]:
+        """Run a call that waited in a queue. The clock moves no stream: rows behind it in the queue arrived before now."""
+        timed, self._timed = self._timed, False
+        try:
+            return call()
+        finally:
+            self._timed |= timed
+
+    def tick(self, time: object) -> int:
+        """Convert a point in time to ticks."""
         clock = next(iter(self._sources.values())).time
-        reached = instant(time, clock, "the time to advance to")
-        made = self._session.advance(reached)
-        return self._taken() + made
+        return instant(time, clock, "the time to advance to")
+
+    def writer(self, capacity: int = 1024, stream: str | None = None) -> Writer:
+        """Return preallocated columns of a stream to fill in place; `commit(n)` pushes the first n rows."""
+        return self.writer_of(capacity, stream, self._commit)
+
+    def writer_of(
+        self, capacity: int, stream: str | None, commit: Callable[..., list[pa.RecordBatch]]
+    ) -> Writer:
+        """Return a writer that passes the name of its stream, its schema and its rows to a function."""
+        name = self._sole.source.name if stream is None and self._sole is not None else stream
+        if name not in self._gates:
+            raise BindingError(
+                f"writer(stream=) names the stream to write to, one of {', '.join(map(repr, self._gates))}"
+            )
+        gate = self._gates[name]
+        whole_rows = name in self._histories
+        needed = gate.source.given if whole_rows else gate.needed
+        schema = writable(pa.schema([each for each in needed if each.name in gate.source.given.names]), name)
+        return Writer(schema, whole(capacity, "capacity", 1), partial(commit, name, schema))
+
+    @_alone
+    def _commit(self, name: str, schema: pa.Schema, rows: int, *columns: Any) -> list[pa.RecordBatch]:
+        arrived = self._clock.now()
+        block = Block.of(schema, rows)
+        block.append(rows, *columns)
+        batch = self._gates[name].stamp(block.batch(0, rows))
+        return self._timely(self._put(name, batch, self._now()), arrived)
 
     @_alone
     def finish(self) -> list[pa.RecordBatch]:
         """Declare the end of all input, and return the windows still open."""
-        made = self._session.finish()
-        return self._taken() + made
+        arrived = self._clock.now()
+        return self._timely(self._session.finish(), arrived)
+
+    @_alone
+    def held(self) -> dict[str, Held]:
+        """Measure the state of each operator."""
+        return self._session.held()
 
     @_alone
     def state(self) -> State:
@@ -207,16 +339,6 @@ class Live:
                 "results of the history have not been taken yet, and would be lost; call wait() first"
             )
         return State.of(self._compiled.signature, self._session.save())
-
-    def save(
-        self,
-        path: str | PathLike[str],
-        *,
-        storage_options: Mapping[str, object] | None = None,
-        filesystem: object = None,
-    ) -> None:
-        """Write the state of the query to a file, to resume with `open(state=path)`. The path may be a URI, as in `scan`."""
-        self.state().save(path, storage_options=storage_options, filesystem=filesystem)
 
     def __enter__(self) -> Self:
         return self
@@ -229,155 +351,34 @@ class Live:
             close()
 
 
-class Run:
-    """The result batches of an incremental run; `.metrics` are those so far."""
+def _measure(live: ref[Live]) -> Callable[[], dict[str, Held]]:
+    """Measure an open query, without keeping it alive."""
 
-    def __init__(self, live: Live, inputs: Mapping[str, Iterator[Any]], final: bool) -> None:
-        self._live = live
-        self._inputs, self._final = dict(inputs), final
-        self._ready: deque[pa.RecordBatch] = deque()
-        self._output = self._results()
-        self._step = SharedStep(lambda: None)  # the open query tracks what an error left changed
+    def measure() -> dict[str, Held]:
+        known = live()
+        return {} if known is None else known.held()
 
-    @property
-    def metrics(self) -> Metrics:
-        """The metrics so far."""
-        return self._live.metrics
-
-    @property
-    def watermark(self) -> int | None:
-        """The watermark over all streams, in ticks; None until every stream has one."""
-        return self._live.watermark
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return self
-
-    def __next__(self) -> pa.RecordBatch:
-        return self._step.run("next", lambda: next(self._output))
-
-    def state(self) -> State:
-        """Return the state of the query, to resume from: run with `final=False`, or stop before the end."""
-        self._step.check()
-        if self._ready:
-            raise StateError(
-                f"{len(self._ready)} batches of results have not been taken yet, and would be lost; take them first"
-            )
-        return self._live.state()
-
-    def save(
-        self,
-        path: str | PathLike[str],
-        *,
-        storage_options: Mapping[str, object] | None = None,
-        filesystem: object = None,
-    ) -> None:
-        """Write the state of the query to a file, to resume with `run(..., state=path)`. The path may be a URI, as in `scan`."""
-        self.state().save(path, storage_options=storage_options, filesystem=filesystem)
-
-    def _results(self) -> Iterator[pa.RecordBatch]:
-        for made in self.pushes():
-            self._ready.extend(made)
-            while self._ready:
-                yield self._ready.popleft()
-
-    def pushes(self) -> Iterator[list[pa.RecordBatch]]:
-        """Push one batch of each stream in turn until all end; yield the results of each push, also if empty."""
-        while self._inputs:
-            for name in list(self._inputs):
-                batch = next(self._inputs[name], None)
-                if batch is None:
-                    del self._inputs[name]
-                else:
-                    yield self._live.take(name, batch)
-        if self._final:
-            yield self._live.finish()
+    return measure
 
 
-def run(
-    stream: Stream,
-    batches: Any,
-    sources: Mapping[str, Any],
-    engine: Engine | None,
-    state: object,
-    final: bool,
-) -> Run:
-    """Start an incremental run over iterables of batches, or over the data bound to the streams."""
-    named = {source.name: source for source in stream.named.sources}
-    given = _behind_history(stream, named_bindings(named, batches, sources))
-    lazy = {name: _lazily(each) for name, each in given.items()}
-    live = Live(stream, engine, state, _clock_of(stream, given))
-    inputs = {name: each for name, each in lazy.items() if each is not None}
-    rest = {name: each for name, each in given.items() if lazy[name] is None}
-    inputs |= _bound_inputs(stream, live, rest, set(inputs), state is not None)
-    # Several streams are interleaved batch by batch, so their batches are not merged.
-    if len(inputs) == 1:
-        inputs = {
-            name: gathered(each) if _is_there(given.get(name)) else each for name, each in inputs.items()
-        }
-    return Run(live, inputs, final)
+def _parts(data: Any, gate: Ingress) -> Iterable[pa.RecordBatch]:
+    """Return a batch as it is, other data as batches; small ones are joined, as one task."""
+    if isinstance(data, pa.RecordBatch):
+        return (data,)
+    if is_rows(data):
+        return (batch_of(data, gate.source.given, f"a batch of stream {gate.source.name!r}"),)
+    return gathered(as_bound(data).batches(), singly=0)
 
 
-def _behind_history(stream: Stream, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert data passed to a stream with a history into its live side."""
-    known = {name: each for name, each in stream.data.items() if hasattr(each, "followed_by")}
-    return {name: _side(each, known[name]) if name in known else each for name, each in given.items()}
-
-
-def _side(data: Any, history: Any) -> Any:
-    lazy = _lazily(data)
-    return as_bound(data) if lazy is None else Once(lazy, history.schema)
-
-
-def _is_there(data: Any) -> bool:
-    """Return whether all batches are in memory, so that the next batch does not depend on a result."""
-    return isinstance(data, list | tuple | pa.Table)
-
-
-def _bound_inputs(
-    stream: Stream, live: Live, given: Mapping[str, Any], fed: set[str], going_on: bool
-) -> dict[str, Iterator[Any]]:
-    """Read the streams that are not fed by an iterator from their bound data."""
-    empty = {source.name: Once((), source.schema) for source in stream.named.sources if source.name in fed}
-    bound = bind_all(stream, None, {**given, **empty})
-    if going_on:
-        refuse_endless(bound)
-    return {
-        source.name: inputs_of(source, bound[source.name], stream.compiled(), live.metrics)
-        for source in stream.named.sources
-        if source.name not in fed
-    }
-
-
-def _clock_of(stream: Stream, given: Mapping[str, Any]) -> Clock | None:
+def clock_of(stream: Stream, given: Mapping[str, Any]) -> Clock | None:
     """Return the clock of the live data; idleness is measured by the same clock."""
     clocks = (getattr(each, "clock", None) for each in [*given.values(), *stream.data.values()])
     return next((clock for clock in clocks if isinstance(clock, Clock)), None)
 
 
-def _lazily(data: Any) -> Iterator[pa.RecordBatch] | None:
-    """Return an iterator over an iterable of batches; None for Arrow data."""
-    if (
-        hasattr(data, "__arrow_c_stream__")
-        or hasattr(data, "__arrow_c_array__")
-        or hasattr(type(data), "batches")
-        or is_frame(data)
-    ):
-        return None
-    if not hasattr(type(data), "__iter__") or written_elsewhere(data):
-        raise BindingError(
-            f"{shown(data)} is neither Arrow data nor an iterable of record batches; give a pyarrow table or reader, or a list of batches"
-        )
-    return (part for each in data for part in _parts(each))
-
-
-def _parts(data: Any) -> Iterable[pa.RecordBatch]:
-    """Return a batch as it is, other data as batches."""
-    return [data] if isinstance(data, pa.RecordBatch) else as_bound(data).batches()
-
-
 def open_live(stream: Stream, engine: Engine | None, state: object, clock: Clock | None = None) -> Live:
     """Open a query for pushing. Read the history of a stream now, unless a state includes it."""
-    live = Live(stream, engine, state, clock or _clock_of(stream, {}))
+    live = Live(stream, engine, state, clock or clock_of(stream, {}))
     for name, each in stream.data.items():
         if isinstance(each, Backfill):
             live.follow(name, each, read=state is None)

@@ -14,8 +14,14 @@ from penstock.api.late_and_malformed import Folder, LateTo, edges_of
 from penstock.api.names import Unnamed
 from penstock.api.storage import access_to
 from penstock.api.stream import Stream
-from penstock.api.stream_time import Every, time_of_source
-from penstock.errors import BindingError, DurationError, ExpressionTypeError, SchemaMismatchError
+from penstock.api.stream_time import Arrival, Every, time_of_source
+from penstock.errors import (
+    BindingError,
+    DurationError,
+    ExpressionTypeError,
+    SchemaMismatchError,
+    UnsupportedError,
+)
 from penstock.expr.typing import column_type
 from penstock.plan.nodes import Edges, Source, Table
 from penstock.sources.arrow import bind, is_frame
@@ -32,7 +38,7 @@ def stream(
     name: str | None,
     schema: object,
     *,
-    time: str | Every,
+    time: str | Every | Arrival,
     sequence: str | None = None,
     lateness: Duration | None = None,
     unit: str | None = None,
@@ -61,7 +67,7 @@ def stream(
 def from_arrow(
     data: Any,
     *,
-    time: str | Every,
+    time: str | Every | Arrival,
     name: str | None = None,
     sequence: str | None = None,
     lateness: Duration | None = None,
@@ -71,8 +77,9 @@ def from_arrow(
     quarantine_to: Folder | None = None,
     idle_after: Duration | None = None,
 ) -> Stream:
-    """Make a stream of Arrow data: a pyarrow table, batch or reader, or any data frame that exports Arrow.
+    """Make a stream of data in memory: a pyarrow table, batch or reader, any data frame that exports Arrow, or rows.
 
+    Rows are a list of dicts, a dict of lists or NumPy arrays, or NumPy records.
     A pandas or Polars frame is converted once, here: later changes to it have no effect. Other objects that export
     Arrow, such as a DuckDB relation, are read again in each run.
 
@@ -151,7 +158,7 @@ def table(data: Any, *, name: str | None = None) -> Stream:
 def stream_of(
     name: str | None,
     schema: pa.Schema,
-    time: str | Every,
+    time: str | Every | Arrival,
     sequence: str | None,
     lateness: Duration | None,
     unit: str | None,
@@ -172,8 +179,25 @@ def stream_of(
         raise DurationError(f"lateness is {lateness!r}; it must not be negative")
     known = Unnamed("stream") if name is None else _checked_name(name)
     said = replace(edges or edges_of(on_bad), lateness_given=lateness is not None)
+    if isinstance(time, Arrival):
+        said = _arriving(said, time, data)
     source = Source(known, readable, clock, sequence, late, on_bad or DROP, said)
     return Stream(source, {} if data is None else {known: data})
+
+
+def _arriving(edges: Edges, time: Arrival, data: Bound | None) -> Edges:
+    """Set the clock of arrival times, and reject options without a meaning for them."""
+    if data is not None:
+        raise UnsupportedError(
+            "data that is already there has no time of arrival; name its time column as time=, or declare the stream "
+            "with pk.stream(..., time=pk.arrival()) and push rows"
+        )
+    if edges.lateness_given or edges.late_to is not None or edges.idle_after is not None:
+        raise DurationError(
+            "rows stamped on arrival are never late, and their time moves with the clock; "
+            "leave out lateness=, late_to= and idle_after="
+        )
+    return replace(edges, arrival=time.clock)
 
 
 def _require_order(sequence: str, dtype: pa.DataType) -> None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.api import row_verbs
-from penstock.api.arguments import flag
 from penstock.api.bind import flat
 from penstock.api.explain import Explanation, explain, html
 from penstock.api.join_verbs import JoinVerbs
 from penstock.api.lazy_imports import collector, optional_module
+from penstock.api.live_verbs import LiveVerbs
 from penstock.api.look_back import LookingBack, look_back
 from penstock.api.names import Named, named, single_named, together
 from penstock.api.relation_to_stream import fresh, fresh_columns, require_windows
@@ -28,14 +28,13 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-    from penstock.api.live import Live, Run
     from penstock.api.signals.signal import Signal
     from penstock.compile import Compiled
     from penstock.runtime.engine import Engine
     from penstock.runtime.metrics import Metrics
 
 
-class Stream(JoinVerbs):
+class Stream(JoinVerbs, LiveVerbs):
     """A query over events: a source, or the result of verbs. Immutable; nothing runs until a method such as `collect` is called.
 
     >>> import pyarrow as pa, penstock as pk
@@ -107,6 +106,10 @@ class Stream(JoinVerbs):
     def metrics(self) -> Metrics | None:
         """The metrics of the last or current run of this query; None before the first."""
         return self._metrics
+
+    def began(self, metrics: Metrics) -> None:
+        """Set the metrics of the current run."""
+        self._metrics = metrics
 
     def compiled(self) -> Compiled:
         """Compile the query; later runs reuse the result."""
@@ -282,31 +285,6 @@ class Stream(JoinVerbs):
         """
         table, self._metrics = collector()(self, data, bindings, engine, metrics)
         return table
-
-    def run(
-        self,
-        batches: Any = None,
-        /,
-        *,
-        engine: Engine | None = None,
-        state: object = None,
-        final: bool = True,
-        **sources: Any,
-    ) -> Run:
-        """Run incrementally: batches in, results out as windows close; open windows at the end unless `final=False`."""
-        from penstock.api.live import run  # noqa: PLC0415 - loaded on first use
-
-        started = run(self, batches, sources, engine, state, flag(final, "final"))
-        self._metrics = started.metrics
-        return started
-
-    def open(self, state: object = None, *, engine: Engine | None = None) -> Live:
-        """Open the query for pushing batches."""
-        from penstock.api.live import open_live  # noqa: PLC0415 - loaded on first use
-
-        live = open_live(self, engine, state)
-        self._metrics = live.metrics
-        return live
 
     def head(self, n: int = 5, data: Any = None, /, **bindings: Any) -> pa.Table:
         """Run, and return the first rows of the result."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from time import time_ns
 
 import pyarrow as pa
 
+from penstock.api.arguments import shown
 from penstock.api.literals import literal
 from penstock.errors import DurationError, ExpressionTypeError, SchemaMismatchError, WindowError
 from penstock.expr.conversion import convert
@@ -47,6 +50,40 @@ def every(period: Duration, start: object = None, unit: str | None = None) -> Ev
     return Every(period, start, unit)
 
 
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """The time at which rows arrive. `clock` returns nanoseconds since the epoch."""
+
+    unit: str = "us"
+    clock: Callable[[], int] = time_ns
+
+
+def arrival(unit: str = "us", *, clock: Callable[[], int] = time_ns) -> Arrival:
+    """Stamp rows with the time at which they are pushed, for windows over processing time.
+
+    The stream gets a column `time`, timestamps in UTC, which never decrease: no row is late. Windows close as the clock
+    passes their end: at the next push, in `live.wait()`, or without a call in `open(background=True)`. `clock` returns
+    nanoseconds since the epoch.
+
+    >>> import penstock as pk
+    >>> now = 1_500_000_000
+    >>> clicks = pk.stream("clicks", {"v": "int64"}, time=pk.arrival(clock=lambda: now))
+    >>> with clicks.window("1s").agg(total=pk.sum("v")).open() as live:
+    ...     made = live.push({"v": 3})
+    ...     now = 2_000_000_000
+    ...     made += live.wait()
+    >>> [batch["total"].to_pylist() for batch in made]
+    [[3]]
+    """
+    if not callable(clock):
+        raise ExpressionTypeError(
+            f"clock is {shown(clock)}; it is a function that returns nanoseconds, such as time.time_ns"
+        )
+    if unit not in UNITS:
+        raise DurationError(f"unit={unit!r} is not a unit of timestamps; use one of {', '.join(UNITS)}")
+    return Arrival(unit, clock)
+
+
 def _check_unit(unit: str | None) -> None:
     if unit is not None and (not isinstance(unit, str) or unit not in NANOSECONDS):
         raise DurationError(f"unit is {unit!r}; it is one of {', '.join(map(repr, NANOSECONDS))}")
@@ -57,14 +94,28 @@ def time_of_source(schema: pa.Schema, time: object, unit: str | None) -> tuple[p
     match time:
         case Every():
             return schema, _implied(schema, _in_unit(time, unit))
+        case Arrival():
+            return _arriving(schema, time, unit)
         case str():
             readable = _signed_time(schema, time)
             return readable, _explicit(readable, time, unit)
         case _:
             raise ExpressionTypeError(
-                f"time= names a column or is pk.every(...), but it is a {type(time).__name__}; "
+                f"time= names a column, or is pk.every(...) or pk.arrival(), but it is a {type(time).__name__}; "
                 "write time='ts' or time=pk.every('4ms')"
             )
+
+
+def _arriving(schema: pa.Schema, given: Arrival, unit: str | None) -> tuple[pa.Schema, Time]:
+    """Add the column of arrival times, which ingress fills."""
+    if unit is not None:
+        raise DurationError("unit= is for integer columns; write time=pk.arrival(unit='ms')")
+    if IMPLIED in schema.names:
+        raise SchemaMismatchError(
+            f"pk.arrival adds a column {IMPLIED!r}, but the stream already has one; drop or rename it, or name it as time="
+        )
+    dtype = pa.timestamp(given.unit, "UTC")
+    return schema.insert(0, pa.field(IMPLIED, dtype)), Time(IMPLIED, dtype, given.unit)
 
 
 def _signed_time(schema: pa.Schema, name: str) -> pa.Schema:

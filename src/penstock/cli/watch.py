@@ -49,9 +49,16 @@ class Glance:
             "late": f"{self.counts.late:,}",
             "bad": f"{self.counts.malformed:,}",
             "batch": f"{self.batch_seconds * 1000:,.1f} ms",
+            **self._latencies(),
             "read": f"{self.counts.read:,}",
             "results": f"{self.counts.emitted:,}",
         }
+
+    def _latencies(self) -> dict[str, str]:
+        """Return latencies from the arrival of rows to results, which Spark does not measure."""
+        latency = self.counts.latency
+        shares = {"p50": latency.p50, "p99": latency.p99} if latency.count else {}
+        return {name: f"{seconds * 1000:,.1f} ms" for name, seconds in shares.items()}
 
 
 @dataclass

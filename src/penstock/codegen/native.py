@@ -24,6 +24,7 @@ from penstock.codegen.values import alignment
 from penstock.loop.morsels import Morsels, Progress
 from penstock.loop.nodes import Buffer, Kernel, Literal, Var
 from penstock.loop.verify import verify
+from penstock.runtime.kernels import StandingFrame
 
 if TYPE_CHECKING:
     from penstock.codegen.cache import KernelCache
@@ -38,7 +39,7 @@ class Code:
     The memory is freed with this object, so callers keep a reference during a call.
     """
 
-    __slots__ = ("__weakref__", "_loaded", "call", "effort", "object_code")
+    __slots__ = ("__weakref__", "_loaded", "call", "effort", "object_code", "run")
 
     def __init__(self, object_code: bytes, effort: OptimisationLevel = OptimisationLevel.FULL) -> None:
         from penstock.codegen.target import Loaded  # noqa: PLC0415 - loads LLVM
@@ -47,6 +48,7 @@ class Code:
         self.effort = effort
         self._loaded = Loaded(object_code)
         self.call: Callable[[bytes], int] = self._loaded.call
+        self.run: Callable[[int], int] = self._loaded.run
 
     def through(self, frames: Sequence[Frame], shares: Sequence[Morsels], most: int = ALL) -> list[Progress]:
         """Process morsels of rows, with one thread per frame."""
@@ -56,11 +58,12 @@ class Code:
 class Arguments:
     """The layout of a kernel's parameters in words, and the words of its literals."""
 
-    __slots__ = ("_frame", "_limits", "_literals", "_params")
+    __slots__ = ("_frame", "_limits", "_literals", "_params", "_places")
 
     def __init__(self, kernel: Kernel) -> None:
         self._params = tuple((each.name, _width(each)) for each in kernel.params)
         names = [each.name for each in kernel.params]
+        self._places = {name: place for place, name in enumerate(names)}
         self._limits = [names.index(each) for each in ("lo", "hi") if each in names]
         self._frame = _words(kernel.params)
         self._literals = _words(kernel.literals).pack(*(each.value for each in kernel.literals))
@@ -80,6 +83,11 @@ class Arguments:
     def frame(self, values: Mapping[str, Argument]) -> Frame:
         """Lay out the arguments of a kernel over rows, without the row limits; callers keep the memory alive."""
         return Frame.of(array("q", self.filled({**values, "lo": 0, "hi": 0})), *self._limits)
+
+    def standing(self, values: Mapping[str, Argument]) -> StandingFrame:
+        """Lay out the arguments of calls of which each overwrites a few."""
+        words = array("q", self.filled(values))
+        return StandingFrame(words, words.buffer_info()[0], self._places)
 
 
 class NativeKernel:
@@ -112,6 +120,14 @@ class NativeKernel:
     def frame(self, values: Mapping[str, Argument]) -> Frame:
         """Lay out the arguments of a kernel over rows, without the row limits."""
         return self._arguments.frame(values)
+
+    def standing(self, values: Mapping[str, Argument]) -> StandingFrame:
+        """Lay out the arguments of calls of which each overwrites a few."""
+        return self._arguments.standing(values)
+
+    def run(self, start: int) -> int:
+        """Call the kernel with the words at an address."""
+        return self.code.run(start)
 
     def over(self, frame: Frame, shares: Morsels, most: int = ALL) -> Progress:
         """Process morsels until none is left, the kernel stops, or `most` morsels are processed."""

@@ -120,7 +120,7 @@ def to_assembly(text: str) -> str:
 class Loaded:
     """Object code in executable memory; the memory is freed with this object."""
 
-    __slots__ = ("_engine", "address", "call")
+    __slots__ = ("_engine", "address", "call", "run")
 
     def __init__(self, code: bytes) -> None:
         machine = _machine(
@@ -133,3 +133,4 @@ class Loaded:
         self._engine.finalize_object()
         self.address: int = self._engine.get_function_address(ENTRY)
         self.call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)(self.address)
+        self.run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self.address)  # of words that may change

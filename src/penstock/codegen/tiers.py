@@ -22,6 +22,7 @@ from penstock.codegen.native import Argument, Arguments, Code, compile_kernel, c
 from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.loop.morsels import Morsels, Progress
 from penstock.loop.nodes import Kernel
+from penstock.runtime.kernels import StandingFrame
 
 # Long enough that a query of some ten thousand rows never compiles twice.
 PATIENCE = 0.004
@@ -91,6 +92,20 @@ class TieredKernel:
     def frame(self, values: Mapping[str, Argument]) -> Frame:
         """Lay out the arguments of the kernel; the layout is the same at both levels."""
         return self._arguments.frame(values)
+
+    def standing(self, values: Mapping[str, Argument]) -> StandingFrame:
+        """Lay out the arguments of calls of which each overwrites a few."""
+        return self._arguments.standing(values)
+
+    def run(self, start: int) -> int:
+        """Call the kernel with the words at an address."""
+        code = self._known() or self._begin()
+        if self._settled:
+            return code.run(start)
+        started = self._clock()
+        reached = code.run(start)
+        self._spend(self._clock() - started)
+        return reached
 
     def over(self, frame: Frame, shares: Morsels) -> Progress:
         """Process morsels; only `TRIAL` of them until FULL code exists or is being compiled."""

@@ -11,9 +11,11 @@ from penstock.explain.signals import signal_kernels
 from penstock.loop.interpret import Interpreted
 from penstock.loop.nodes import Kernel
 from penstock.operators.look_back import build as look_back
+from penstock.operators.look_back import build_keyed as keyed_look_back
 from penstock.operators.pane_aggregate import build as pane_aggregate
 from penstock.operators.rows import build as rows
 from penstock.operators.sorted_windows import build as sorted_windows
+from penstock.operators.sorted_windows import build_keyed as keyed_windows
 from penstock.physical import nodes as ph
 
 
@@ -29,6 +31,12 @@ def _kernels(node: ph.Node, plan: ph.Plan, kernel_factory: KernelFactory) -> Ite
             yield from rows.start_kernels(op, node, given, kernel_factory)
         case ph.PaneAggregate() as op, (given,):
             yield from pane_aggregate.start_kernels(op, given)
+        case ph.SortedWindows(held="states per key") as op, (given,):
+            keyed_windows.start_kernel(op, node, given, kernel_factory)
+            yield from kernel_factory.kernels
+        case ph.LookBack(held="states per key") as op, (given,):
+            keyed_look_back.start_kernel(op, node, given, kernel_factory)
+            yield from kernel_factory.kernels
         case ph.SortedWindows() as op, (given,):
             yield from _frame_kernels(sorted_windows.reducers(op, given, kernel_factory))
         case ph.LookBack() as op, (given,):

@@ -124,6 +124,8 @@ def _reasons(node: ph.Node, plan: ph.Plan, report: JoinReport | None) -> list[st
             return _pane_reasons(op, given, _algorithms(node, plan))
         case ph.SortedWindows(output=ph.Apply()), (given,):
             return _lane_reasons(given, ["a Python function, called once for each window"])
+        case ph.SortedWindows(held="states per key") | ph.LookBack(held="states per key"), _:
+            return _state_reasons(node)
         case ph.SortedWindows() | ph.LookBack(), (given,):
             return _lane_reasons(given, _algorithms(node, plan))
         case ph.Join(pairing=InWindow()) as op, (left, _):
@@ -230,6 +232,20 @@ def _lane_reasons(given: ph.Node, algorithms: Sequence[str]) -> list[str]:
         "windows: ranges of a lane's rows",
         *algorithms,
         f"memory: the rows of open windows, {_row_bytes(given.schema)} a row: {', '.join(given.schema.names)}",
+    ]
+
+
+def _state_reasons(node: ph.Node) -> list[str]:
+    held = next(each for each in node.choices if each.what == "held")
+    kept = (
+        "of each row that a later one looks back on"
+        if isinstance(node.op, ph.LookBack)
+        else "of each open window"
+    )
+    return [
+        f"states per key: {held.reason}",
+        *(f"as long as {each.text}; else {each.fallback}" for each in held.assumptions),
+        f"memory: one state {kept}, and one of each key; rows ahead of the watermark",
     ]
 
 

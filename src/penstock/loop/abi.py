@@ -18,6 +18,7 @@ from penstock.loop.nodes import Type
 
 STATUS, KEYS, SLOTS, ACCEPTED, FILTERED, ERRORS, OUTPUT, OTHER = range(8)  # OTHER: a join's second input
 WORDS = 8
+PUSHED, CUT, ENTERED, LEFT = range(4)  # the places that merging the panes of sliding windows has reached
 
 DONE = 0
 NEED_SLOTS = 1

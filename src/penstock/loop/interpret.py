@@ -103,6 +103,13 @@ class Interpreted:
         """Return the arguments unchanged."""
         return values
 
+    def standing(self, values: object) -> None:
+        """Return None: interpreted kernels read arrays, not addresses."""
+
+    def run(self, start: int) -> int:
+        """Refuse an address."""
+        raise AssertionError("interpreted kernels have no standing frame")
+
     def over(self, values: Mapping[str, Array | int | float], shares: Morsels) -> Progress:
         """Process morsels, rows `lo` up to `hi` each, until none is left or the kernel stops."""
         rows = 0

@@ -53,7 +53,7 @@ def _stage(
     """Return the constructor of the stage that runs a node."""
     match node.op, plan.inputs_of(node):
         case ph.Scan() as op, ():
-            return _source(op, node, plan.paths(node.id))
+            return _source(op, node, plan.paths(node.id), kernel_factory)
         case ph.TableInput(), ():
             return lambda context: TableStage()
         case ph.Rows() as op, (given,):
@@ -78,7 +78,7 @@ def _stage(
     raise AssertionError(f"{node.id} has {len(node.inputs)} inputs")
 
 
-def _source(op: ph.Scan, node: ph.Node, readers: int) -> Make:
+def _source(op: ph.Scan, node: ph.Node, readers: int, kernel_factory: KernelFactory) -> Make:
     time = node.clock
     schema = node.schema if op.stores_time else without_column(node.schema, time.column)
     return lambda context: SourceStage(
@@ -91,4 +91,5 @@ def _source(op: ph.Scan, node: ph.Node, readers: int) -> Make:
         context.metrics,
         op.sequence,
         op.numbered,
+        kernel_factory.reader,
     )

@@ -23,6 +23,7 @@ from penstock.physical import choose_join, choose_signals, choose_window, waterm
 from penstock.physical import nodes as ph
 from penstock.physical.choose_algorithm import Choice as AlgorithmChoice
 from penstock.physical.choose_algorithm import choices, preferred
+from penstock.physical.choose_states import STATES, keyed_states, may_hold_states
 from penstock.physical.settings import POSITIONAL_SIGNALS, Settings
 from penstock.physical.split_joins import result_columns, spell_rolling
 from penstock.physical.split_results import fits_emission, split_results
@@ -172,8 +173,9 @@ class _Builder:
         else:
             plain, after = behind_rows(this, body, made)
             reductions = choose_window.reductions_over_columns(made.reductions, chosen)
-            op = ph.LookBack(body.spans, made.keys, reductions)
-            windows = _node(plain, (made.ready.name,), op, ph.Follows(), choose_window.algorithms(chosen))
+            held = self._held(body)
+            op = ph.LookBack(body.spans, made.keys, reductions, held.taken)  # type: ignore[arg-type]
+            windows = _node(plain, (made.ready.name,), op, ph.Follows(), _kept(held, chosen))
         return [ready, windows, self._rows(this.name, after, plain, this)]
 
     def _sorted_windows(
@@ -184,7 +186,7 @@ class _Builder:
         made: Spelled,
         output: Literal["aggregate", "attach"] | ph.Apply,
     ) -> ph.Node:
-        chosen = self.algorithms.get(this.name, ())
+        chosen, held = self.algorithms.get(this.name, ()), self._held(body)
         op = ph.SortedWindows(
             body.domain,
             made.keys,
@@ -192,9 +194,15 @@ class _Builder:
             output,
             isinstance(body, ir.Reduce) and order_of_keys_is_seen(body, self.program),
             read_by_time(this.name, self.program),
+            held.taken,  # type: ignore[arg-type]
         )
-        choices = (choose_window.grouping(self._obstacle(body)), *choose_window.algorithms(chosen))
+        kept = _kept(held, chosen) if may_hold_states(body) else choose_window.algorithms(chosen)
+        grouping = () if held.taken == STATES else (choose_window.grouping(self._obstacle(body)),)
+        choices = (*grouping, *kept)
         return _node(result, (made.ready.name,), op, watermark_rules.of_windows(body), choices)
+
+    def _held(self, body: ir.Body) -> ph.Choice:
+        return keyed_states(body, self.program, self.settings.aggregator, self.mode)
 
     def _obstacle(self, body: ir.Reduce | ir.Attach | ir.Apply) -> str:
         found = pane_obstacle(body, self.program) if isinstance(body, ir.Reduce) else None
@@ -322,3 +330,8 @@ def _leaves_time_out(body: ir.Body, source: ir.Object, made: Spelled) -> bool:
         and source.time.implied
         and source.time.column not in read
     )
+
+
+def _kept(held: ph.Choice, chosen: tuple[AlgorithmChoice, ...]) -> tuple[ph.Choice, ...]:
+    """The choice of what is held, and the algorithms over rows if those are."""
+    return (held,) if held.taken == STATES else (held, *choose_window.algorithms(chosen))

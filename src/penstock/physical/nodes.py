@@ -160,6 +160,10 @@ class PaneAggregate:
     wide: bool = False
 
 
+# What an operator keeps between pushes of open windows, or of the rows that later look-backs hold.
+Held = Literal["rows", "states per key"]
+
+
 @dataclass(frozen=True, slots=True)
 class Apply:
     """A Python function of the rows of a window, which it gets with these columns."""
@@ -178,6 +182,7 @@ class SortedWindows:
     output: Literal["aggregate", "attach"] | Apply
     by_key: bool = False
     read_by_time: bool = False
+    held: Held = "rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +190,7 @@ class LookBack:
     spans: tuple[Span, ...]
     keys: tuple[str, ...]
     reductions: tuple[Reduction, ...]
+    held: Held = "rows"
 
 
 @dataclass(frozen=True, slots=True)

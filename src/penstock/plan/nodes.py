@@ -42,7 +42,8 @@ class Edges:
     """Where late and malformed rows go, and after how many microseconds an idle split stops holding the watermark.
 
     Late rows go to a folder or a function, malformed rows to a folder. `lateness_given` and `on_bad_given` mark the
-    lateness and the handling of malformed rows as set by the user, not by default.
+    lateness and the handling of malformed rows as set by the user, not by default. `arrival` is the clock, in nanoseconds
+    since the epoch, of a stream whose rows are stamped when they arrive.
     """
 
     late_to: str | Callable[[pa.RecordBatch], object] | None = None
@@ -50,11 +51,17 @@ class Edges:
     idle_after: int | None = None
     lateness_given: bool = False
     on_bad_given: bool = False
+    arrival: Callable[[], int] | None = None
 
     @property
     def expects_late_rows(self) -> bool:
         """Whether the user configured late rows."""
         return self.lateness_given or self.late_to is not None
+
+    @property
+    def moves_with_clock(self) -> bool:
+        """Whether the watermark can advance without a row."""
+        return self.arrival is not None or self.idle_after is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,13 @@ class Source:
     lateness: int = 0
     on_bad: str = "drop"
     edges: Edges = Edges()
+
+    @property
+    def given(self) -> pa.Schema:
+        """The columns that data must have: all but an arrival time."""
+        if self.edges.arrival is None:
+            return self.schema
+        return self.schema.remove(self.schema.get_field_index(self.time.column))
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,8 +66,10 @@ class SharedStep(Step):
         entered = False
         try:
             with self._lock:
-                self._refuse_nested(name)
-                self.check()
+                if self.under_way:
+                    self._refuse_nested(name)
+                if self.halfway:
+                    self.check()
                 entered = True
                 with self:
                     result = work()
@@ -81,8 +83,7 @@ class SharedStep(Step):
             raise
 
     def _refuse_nested(self, name: str) -> None:
-        if self.under_way:
-            raise BindingError(
-                f"{name} was called from within a call of the same open query, by a function of late_to= for example; "
-                "call it when that one has returned"
-            )
+        raise BindingError(
+            f"{name} was called from within a call of the same open query, by a function of late_to= for example; "
+            "call it when that one has returned"
+        )

@@ -8,6 +8,7 @@ import numpy as np
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)
+_ONES = (1 << 64) - 1
 
 
 def hash_words(words: np.ndarray) -> np.ndarray:
@@ -40,6 +41,40 @@ def buckets_for(hashes: np.ndarray, size: int) -> np.ndarray:
         lost = buckets[place] != waiting + 1
         waiting, place = waiting[lost], (place[lost] + 1) & (size - 1)
     return buckets
+
+
+def bucket_of(buckets: np.ndarray, word: int, entry: int) -> int | None:
+    """Find the bucket of an entry whose key is one word; None if it is in no bucket."""
+    place, last = home(word, len(buckets)), len(buckets) - 1
+    while (held := int(buckets[place])) != entry + 1:
+        if held == 0:
+            return None
+        place = (place + 1) & last
+    return place
+
+
+def home(word: int, size: int) -> int:
+    """The bucket at which the search for a word begins, among `size`."""
+    x = (word & _ONES) * int(_GOLDEN) & _ONES
+    hashed = (x ^ (x >> 32)) * int(_MIX) & _ONES
+    return (hashed ^ (hashed >> 32)) & (size - 1)
+
+
+def empty_bucket(buckets: np.ndarray, hole: int, words: np.ndarray) -> None:
+    """Empty a bucket, and move later entries back so that searches for them do not end there.
+
+    `words` are the keys of entries 0, 1, 2 …
+    """
+    last, place = len(buckets) - 1, hole
+    while True:
+        place = (place + 1) & last
+        entry = int(buckets[place]) - 1
+        if entry < 0:
+            break
+        passed = (place - home(int(words[entry]), len(buckets))) & last
+        if passed >= (place - hole) & last:  # its search begins at the hole or before it
+            buckets[hole], hole = entry + 1, place
+    buckets[hole] = 0
 
 
 def bucket_count(entries: int) -> int:

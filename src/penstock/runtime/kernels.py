@@ -6,6 +6,7 @@ on first use, so a run can change its assumptions about keys, nulls and overflow
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,6 +20,18 @@ from penstock.loop.morsels import Morsels, Progress
 Call = Callable[[Mapping[str, Any]], int]  # arrays, addresses and numbers, by parameter name
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StandingFrame:
+    """The argument words of a kernel, their address, and the place of each parameter: calls overwrite a few words.
+
+    Words hold addresses only; the owner of a frame keeps the arrays alive.
+    """
+
+    words: array[int]
+    start: int
+    places: Mapping[str, int]
+
+
 class KernelCall(Protocol):
     """A callable kernel that can also iterate over morsels itself."""
 
@@ -26,6 +39,12 @@ class KernelCall(Protocol):
 
     def frame(self, values: Mapping[str, Any], /) -> Any:
         """The arguments, except the limits `lo` and `hi`, in the kernel's native form; valid while the arrays live."""
+
+    def standing(self, values: Mapping[str, Any], /) -> StandingFrame | None:
+        """All arguments as words that calls overwrite; None if the kernel is not native."""
+
+    def run(self, start: int, /) -> int:
+        """Call the kernel with the words at an address."""
 
     def over(self, frame: Any, shares: Morsels, /) -> Progress:
         """Call the kernel for each morsel, from `lo` up to `hi`, until none is left or it stops; it may return earlier."""
@@ -64,7 +83,7 @@ class RowsCall:
 class OutputCall:
     """A kernel that writes columns, and the bindings of its parameters."""
 
-    call: Call
+    call: KernelCall
     outputs: tuple[Output, ...]
     bindings: tuple[Binding, ...] = ()
     scratch: tuple[PaneScratch, ...] = ()

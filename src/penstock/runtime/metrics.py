@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import PenstockError
+from penstock.runtime.latency import Latency
+from penstock.runtime.prometheus import prometheus
 
 if TYPE_CHECKING:
     from penstock.runtime.join_metrics import JoinReport
+
+
+class Held(NamedTuple):
+    """The size of an operator's state, in the form in which it is saved."""
+
+    rows: int
+    bytes: int
 
 
 @dataclass
@@ -23,6 +32,10 @@ class Metrics:
     of a Spark DataFrame that share their time and sequence with another row, of the same batch if it is a stream.
     `joins` has a report on each join in windows, by its name in `explain("ir")`: windows, rows, pairs, throughput,
     latency, progress, and the algorithms used.
+
+    Of an open query, `latency` has the seconds from the arrival of rows to the results they complete: `p50`, `p95`,
+    `p99` and more. `queue_rows` counts the rows that wait in the queue of a background run. `held` measures the state of
+    each operator, by its name in `explain("ir")`, each time it is read, which takes as long as saving the state.
 
     >>> Metrics(read=3, accepted=2, late=1).balanced
     True
@@ -38,6 +51,9 @@ class Metrics:
     ties: int = 0
     partly_late: int = 0
     joins: dict[str, JoinReport] = field(default_factory=dict, compare=False, repr=False)
+    latency: Latency = field(default_factory=Latency, compare=False, repr=False)
+    queue_rows: int = field(default=0, compare=False, repr=False)
+    measure: Callable[[], dict[str, Held]] | None = field(default=None, compare=False, repr=False)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -46,7 +62,28 @@ class Metrics:
         >>> Metrics(read=3).counts["read"]
         3
         """
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "joins"}
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
+
+    @property
+    def held(self) -> dict[str, Held]:
+        """The rows and bytes of each operator's state; empty unless the query is open.
+
+        >>> import penstock as pk
+        >>> events = pk.stream("events", {"t": "int64", "k": "string"}, time="t")
+        >>> with events.window(10, by="k").agg(n=pk.count()).open() as live:
+        ...     _ = live.push([{"t": 1, "k": "a"}, {"t": 2, "k": "b"}])
+        ...     sum(held.rows for held in live.metrics.held.values())
+        2
+        """
+        return {} if self.measure is None else self.measure()
+
+    def prometheus(self, query: str = "") -> str:
+        """Render the metrics in Prometheus' text format; `query` labels them.
+
+        >>> Metrics(read=3, accepted=3).prometheus("clicks").splitlines()[2]
+        'penstock_rows_read_total{query="clicks"} 3'
+        """
+        return prometheus(self, query)
 
     def load(self, counts: Mapping[str, int]) -> None:
         """Restore saved counts."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.errors import BindingError, OverflowError, StateError
 from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import Step
-from penstock.runtime.metrics import Metrics
+from penstock.runtime.metrics import Held, Metrics
 from penstock.runtime.source_stage import SourceStage
 from penstock.runtime.stage import END_OF_TIME, KernelOverflowError, Stage, TimedBatch
 from penstock.state.state_table import StateTable, read_scalars, require, scalars
@@ -76,16 +76,19 @@ class Session:
 
     def push(self, stream: str, *batches: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Push rows of a stream; return the results they complete."""
-        name = self._source(stream)
-        self.step.check()
+        name = self._pipeline.streams.get(stream) if not self._finished else None
+        if name is None:
+            name = self._source(stream)
+        if self.step.halfway:
+            self.step.check()
         with self.step:
-            flows = [TimedBatch(batch) for batch in batches]
-            self.metrics.batches += len(flows)
-            self._spread(name, self._stages[name].push(0, flows))
+            stage = self._stages[name]
+            assert isinstance(stage, SourceStage)
+            self.metrics.batches += len(batches)
+            self._spread(name, [stage.admit(batch) for batch in batches if batch.num_rows])
             if not self._bounded:
-                stage = self._stages[name]
-                assert isinstance(stage, SourceStage)
-                self._advance(name, stage.watermark)
+                for reader, port in self._pipeline.readers[name]:
+                    self._advance(reader, stage.watermark, port)
             return self._taken()
 
     def skip(self, stream: str, rows: int, malformed: int = 0) -> None:
@@ -161,6 +164,14 @@ class Session:
             kept = {f"{name}/{part}": each for name, parts in stages for part, each in parts.items()}
             return {**kept, METRICS: scalars(**self.metrics.counts)}
 
+    def held(self) -> dict[str, Held]:
+        """Measure the state of every stage, as it would be saved."""
+        if self._finished:
+            return {}
+        self.step.check()
+        with self.step:
+            return {name: _size_of(stage.save()) for name, stage in self._stages.items()}
+
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         """Restore the tables that `save` returned in a run of the same query; call it before the first push."""
         try:
@@ -211,8 +222,11 @@ class Session:
         """Advance a stage, then the stages downstream: results go first, so that they are not late there."""
         try:
             flows, ahead = self._stages[name].advance(port, watermark)
-            for some in [flows] if isinstance(flows, list) else ([flow] for flow in flows):
-                self._spread(name, some)
+            if not isinstance(flows, list):
+                for flow in flows:
+                    self._spread(name, [flow])
+            elif flows:
+                self._spread(name, flows)
         except KernelOverflowError:
             raise OverflowError(self._pipeline.overflows[name]()) from None
         for reader, input_port in self._pipeline.readers[name]:
@@ -224,13 +238,12 @@ class Session:
         if name == self._pipeline.output:
             self._leave(flows)
         for reader, port in self._pipeline.readers[name]:
-            self._spread(reader, self._pushed(reader, port, flows))
-
-    def _pushed(self, name: str, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
-        try:
-            return self._stages[name].push(port, flows)
-        except KernelOverflowError:
-            raise OverflowError(self._pipeline.overflows[name]()) from None
+            try:
+                made = self._stages[reader].push(port, flows)
+            except KernelOverflowError:
+                raise OverflowError(self._pipeline.overflows[reader]()) from None
+            if made:
+                self._spread(reader, made)
 
     def _leave(self, flows: list[TimedBatch]) -> None:
         batches = [flow.batch for flow in flows if flow.batch.num_rows]
@@ -244,3 +257,9 @@ class Session:
         self.metrics.check()
         results, self._results = self._results, []
         return results
+
+
+def _size_of(parts: Mapping[str, StateTable]) -> Held:
+    """Measure the tables of a stage; those without keys and ranks hold a few numbers."""
+    tables = [part.table for part in parts.values() if part.keys or part.ranks]
+    return Held(sum(each.num_rows for each in tables), sum(each.nbytes for each in tables))

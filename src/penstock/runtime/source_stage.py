@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import SourceError
-from penstock.runtime.batch_views import column_of
 from penstock.runtime.buffers import ticks_of
+from penstock.runtime.column_addresses import ColumnAddresses, ColumnLayout, Reader
 from penstock.runtime.implied_times import implied_time, with_implied_time
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import (
@@ -43,15 +43,18 @@ class SourceStage:
         metrics: Metrics,
         sequence: str | None = None,
         numbered: bool = False,
+        reader: Reader | None = None,
     ) -> None:
         """`schema` is the schema readers expect of a batch, with or without the column of an implied time.
 
         `sequence` names the column that orders rows of equal time, if a reader needs that order. If `numbered`, a
-        reader needs the order of arrival.
+        reader needs the order of arrival. `reader` reads columns natively; without one, NumPy follows the watermark.
         """
         self.time, self.lateness, self.on_bad, self.schema = time, lateness, on_bad, schema
         self.sequence, self.numbered = sequence, numbered
         self.readers, self.bounded, self.metrics = readers, bounded, metrics
+        self._reader = reader
+        self._layout: ColumnLayout | None = None
         self.rows = 0
         self.watermark = START_OF_TIME
         self.paced = False
@@ -60,7 +63,7 @@ class SourceStage:
         self._told = 0
 
     def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
-        return [self._admit(flow.batch) for flow in flows if flow.batch.num_rows]
+        return [self.admit(flow.batch) for flow in flows if flow.batch.num_rows]
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         self.watermark = max(self.watermark, watermark)
@@ -74,20 +77,39 @@ class SourceStage:
         self.rows, self.watermark = saved["rows"], saved["watermark"]
         require(0 <= self.rows < ROWS_EVER, "the number of rows read")
 
-    def _admit(self, batch: pa.RecordBatch) -> TimedBatch:
-        self.metrics.read += batch.num_rows * self.readers
-        first = self.rows
-        self.rows += batch.num_rows
+    def admit(self, batch: pa.RecordBatch) -> TimedBatch:
+        """Count rows, drop those without a time, and move the watermark."""
+        rows, first = batch.num_rows, self.rows
+        self.metrics.read += rows * self.readers
+        self.rows += rows
+        if self._reader is not None and not self.bounded and not self.paced and self.time.period is None:
+            columns = self._read(batch, self._reader)
+            if columns is not None:
+                return TimedBatch(batch, None, first, self._order(batch), tally=self.tally, columns=columns)
         if self.time.period is not None:
             self._raise_to(implied_time(self.time, self.rows - 1))
             stored = with_implied_time(batch, self.time, first, self.schema)
             return TimedBatch(stored, None, first, self._order(batch))
-        timed = self._with_time(batch)
+        times = batch.column(self.time.column)
+        timed = batch if times.null_count == 0 else self._with_time(batch)
+        order = None if self.sequence is None else self._order(timed)
         if self.bounded or timed.num_rows == 0:
-            return TimedBatch(timed, None, first, self._order(timed))
-        arrival_watermarks = self._frontier(ticks_of(timed.column(self.time.column)))
+            return TimedBatch(timed, None, first, order)
+        arrival_watermarks = self._frontier(
+            ticks_of(times if timed is batch else timed.column(self.time.column))
+        )
         trace = None if arrival_watermarks is None else self._trace(batch, first)
-        return TimedBatch(timed, arrival_watermarks, first, self._order(timed), trace=trace, tally=self.tally)
+        return TimedBatch(timed, arrival_watermarks, first, order, trace=trace, tally=self.tally)
+
+    def _read(self, batch: pa.RecordBatch, reader: Reader) -> ColumnAddresses | None:
+        """Read the columns natively, and move the watermark over the rows; None leaves both to Python."""
+        layout = self._layout
+        if layout is None or not layout.schema.equals(batch.schema):
+            layout = self._layout = ColumnLayout.of(batch.schema, self.time, self.lateness)
+        columns = layout.read(batch, self.watermark, reader)
+        if columns is not None:
+            self.watermark = columns.watermark
+        return columns
 
     def _trace(self, batch: pa.RecordBatch, first: int) -> Trace | None:
         """Number the rows that have a time."""
@@ -107,9 +129,7 @@ class SourceStage:
         return None if self.sequence is None else batch.column(self.sequence)
 
     def _with_time(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        times = column_of(batch, self.time.column)
-        if times.null_count == 0:
-            return batch
+        times = batch.column(self.time.column)
         if self.on_bad == "fail":
             raise SourceError(
                 f"{times.null_count} rows have no time in column {self.time.column!r}; "
@@ -120,14 +140,16 @@ class SourceStage:
 
     def _frontier(self, times: np.ndarray) -> np.ndarray | None:
         """Move the watermark over the rows; None if no row was behind it at its arrival."""
-        before = self.watermark
-        self._raise_to(int(times.max()))
-        if int(times.min()) >= self.watermark:
-            return None
+        # Functions of ufuncs: methods of arrays call through Python.
+        before, least = self.watermark, int(np.minimum.reduce(times))
         if self.paced:
-            return np.full(len(times), before)
-        ahead: np.ndarray = np.maximum(np.maximum.accumulate(times) - self.lateness, before)
-        return ahead
+            return None if least >= before else np.full(len(times), before)
+        latest = np.maximum.accumulate(times)
+        self._raise_to(int(latest[-1]))
+        if least >= self.watermark:
+            return None
+        ahead: np.ndarray = np.maximum(latest - self.lateness, before)
+        return None if np.logical_and.reduce(times >= ahead) else ahead
 
     def _raise_to(self, time: int) -> None:
         if not self.paced:  # the watermark stays below END_OF_TIME: no row marks the end of the stream

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.errors import SourceError
 from penstock.sources.bound import Bound
 from penstock.sources.conform import check, conformer, unchanged
+from penstock.sources.rows import inferred, is_rows
 from penstock.types.arrow import checked
 
 
@@ -86,8 +87,8 @@ def _conformed(
 def bind(data: Any) -> Bound:
     """Bind any Arrow-like object as data of a stream.
 
-    >>> bind(pa.table({"a": [1, 2]})).rows
-    2
+    >>> bind(pa.table({"a": [1, 2]})).rows, bind([{"a": 1}]).rows, bind({"a": [1, 2, 3]}).rows
+    (2, 1, 3)
     """
     match data:
         case pa.Table():
@@ -108,13 +109,11 @@ def bind(data: Any) -> Bound:
         return Exported(data, checked(_exported_schema(data)))
     if hasattr(data, "__arrow_c_array__"):
         return bind(_exported(data, pa.record_batch))
-    if isinstance(data, Sequence) and data and isinstance(data[0], Mapping):
-        raise SourceError(
-            "a list of dicts is not Arrow data; write pa.Table.from_pylist(rows), with schema= for the stream's types"
-        )
+    if is_rows(data):
+        return bind(inferred(data))
     raise SourceError(
-        f"a {type(data).__name__} is not Arrow data; give a pyarrow table, record batch or reader, "
-        "or a data frame (anything with __arrow_c_stream__)"
+        f"a {type(data).__name__} is not Arrow data; give a pyarrow table, record batch or reader, a data frame "
+        "(anything with __arrow_c_stream__), a list of dicts, or a dict of lists or arrays"
     )
 
 

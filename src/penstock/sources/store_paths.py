@@ -26,10 +26,9 @@ def stored_files(path: str, access: Access) -> list[StoredFile]:
     """List the files of a path, a folder or a glob, in the order of local ones."""
     if glob.has_magic(path):
         return _matching(path, access)
-    looks = (
-        (_alone, _below) if "." in path.rpartition("/")[2] else (_below, _alone)
-    )  # a name with a dot is a file's
-    return looks[0](path, access) or looks[1](path, access)
+    if "." in path.rpartition("/")[2]:  # probably a file
+        return _alone(path, access) or _below(path, access)
+    return _below(path, access) or _alone(path, access)
 
 
 def _alone(path: str, access: Access) -> list[StoredFile]:

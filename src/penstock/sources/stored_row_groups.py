@@ -52,7 +52,13 @@ def decoded(
                 yield from _decoded(first.result(), numbers, decode)
         finally:
             for future, _ in waiting:
-                future.cancel()
+                if not future.cancel():
+                    future.add_done_callback(_dropped)
+
+
+def _dropped(future: Future[BinaryIO]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        future.result().close()
 
 
 def _decoded(file: BinaryIO, run: list[int], decode: Callable[[str, list[int]], Iterator[T]]) -> Iterator[T]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.analysis.partition_keys import key_places
 from penstock.api.arguments import shown
-from penstock.api.execute import bind_all, named_bindings
+from penstock.api.execute import bind_all, named_bindings, refuse_arrival
 from penstock.api.stream import Stream
 from penstock.compile import Compiled
 from penstock.errors import BindingError, EngineError
@@ -134,6 +134,7 @@ def _whole(bound: Bound, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
 
 def bound_data(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[str, Bound]:
     """Bind data to every stream."""
+    refuse_arrival(sources_of(stream.plan), "to_spark")
     sources = {source.name: source for source in sources_of(stream.plan)}
     given = named_bindings(sources, _sole(sources, data) if is_frame(data) else data, bindings)
     frames = {name: bound_for(each, sources[name]) for name, each in given.items() if is_frame(each)}
@@ -267,7 +268,7 @@ class Wiring:
 
     def _over(self, work: Any) -> OverParts:
         parts = [as_json(part) for part in self.physical.parts]
-        return OverParts.of(work, parts, *([self.accesses] if self.accesses else ()))
+        return OverParts.of(work, parts, self.accesses)
 
     def _pruned(self, stream: str, bound: Frame) -> DataFrame:
         """Select the columns that the query reads, and filter by the predicates that Spark can evaluate."""

@@ -24,7 +24,7 @@ import pyarrow.ipc
 from penstock.errors import StateError
 
 # Increase it whenever the saved form of the same state changes, including the form of a stage's rows.
-VERSION = 2
+VERSION = 3
 
 _MAGIC = b"PENSTOCK\x00STATE\r\n\n"
 _HEAD = struct.Struct(f"<{len(_MAGIC)}sIQ")

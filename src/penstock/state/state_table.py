@@ -72,6 +72,15 @@ def require(holds: bool | np.bool_, what: str) -> None:
         raise StateError(f"the saved state is inconsistent in {what}; start the query anew")
 
 
+def require_form(same: bool | np.bool_) -> None:
+    """Refuse a state that holds rows where this run holds states per key, or the other way round."""
+    if not same:
+        raise StateError(
+            "the saved state belongs to another choice of what an operator holds, rows or states per key; "
+            "open it with the aggregator= of the Engine that saved it"
+        )
+
+
 def numbered_from_zero(table: pa.Table, name: str) -> pa.Table:
     """Sort rows by a column that numbers them; refuse missing or duplicate numbers."""
     numbers = integers(table, name)

@@ -27,6 +27,7 @@ _TIMEOUTS = {"timeout": "15m", "read_timeout": "30s", "connect_timeout": "5s"}
 _RETRIES = 10
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
+_INSTANCE = re.compile(r"169\.254\.|metadata\.google|[Cc]redential")
 _SAID = {
     401: "the store does not accept the credentials",
     403: "the store denies access: the credentials are missing, wrong or lack a right",
@@ -37,7 +38,7 @@ _CREDENTIALS = "no credentials were found, or they were not accepted; give stora
 
 
 class BrokenOffError(OSError):
-    """The store gave no whole answer."""
+    """The answer broke off, and `object_store` did not repeat the request."""
 
 
 class CloudStore:
@@ -206,7 +207,8 @@ def _failure(kinds: Any, reason: Exception) -> Exception:
     if isinstance(reason, kinds.PermissionDeniedError | kinds.UnauthenticatedError) and status is None:
         return PermissionError(errno.EACCES, _CREDENTIALS)
     if status is None:
-        return BrokenOffError(errno.EIO, _unanswered(text))
+        kind = OSError if "RetryError" in text else BrokenOffError  # of the former, all repetitions failed
+        return kind(errno.EIO, _unanswered(text))
     number = int(status[1])
     if number == 404:
         return FileNotFoundError(errno.ENOENT, "there is no such file or bucket")
@@ -215,8 +217,8 @@ def _failure(kinds: Any, reason: Exception) -> Exception:
 
 
 def _unanswered(text: str) -> str:
-    """Say what failed where the store gave no answer, in the order in which it would be noticed."""
-    if "credential" in text.lower() or "metadata" in text.lower():
+    """Say what failed where the store gave no answer. Keys of an instance are asked of a service of its network."""
+    if _INSTANCE.search(text):
         return _CREDENTIALS
     if "kind: Timeout" in text:
         return "the store did not answer in time"

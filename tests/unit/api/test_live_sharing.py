@@ -83,29 +83,18 @@ def test_a_call_that_fails_lets_others_in() -> None:
         assert live.finish()[0].column("n").to_pylist() == [1]
 
 
-@pytest.mark.parametrize("given", [{"t": 1, "v": 2}, {"t": [1], "v": [2]}, {"t": 1}, {"t": 1, "w": 2}])
-def test_a_row_as_a_dict_is_refused_with_the_forms_that_work(given: Any) -> None:
-    with (
-        TOTALS.open() as live,
-        pytest.raises(pk.BindingError, match="'t' is a column of 'e': write pa") as caught,
-    ):
-        live.push(given)
-    assert "pa.Table.from_pylist([row])" in str(caught.value)
-    assert "pa.table(columns)" in str(caught.value)
+@pytest.mark.parametrize("given", [{"t": 1}, {"t": 1, "w": 2}, [{"t": 1}], {"t": [1, 2]}])
+def test_rows_without_a_declared_column_are_refused(given: Any) -> None:
+    with TOTALS.open() as live:
+        with pytest.raises(pk.SchemaMismatchError, match="a batch of stream 'e' has no column 'v'"):
+            live.push(given)
+        assert live.push({"t": 1, "v": 2}) == []
 
 
 @pytest.mark.parametrize(
     "run", [pk.Stream.collect, pk.Stream.run, lambda query, given: query.open().push(given)]
 )
-@pytest.mark.parametrize("streams", [1, 2])
-def test_columns_in_the_place_of_streams_are_told_apart_wherever_data_is_given(
-    run: Any, streams: int
-) -> None:
-    several = [pk.stream(name, {"t": "int64"}, time="t") for name in "ab"[:streams]]
-    with pytest.raises(pk.BindingError, match="'t' is a column of 'a'"):
-        run(several[0].union(*several[1:]) if streams > 1 else several[0], {"t": [1]})
-
-
-def test_rows_as_dicts_are_refused_with_the_form_that_works() -> None:
-    with TOTALS.open() as live, pytest.raises(pk.SourceError, match=r"write pa\.Table\.from_pylist\(rows\)"):
-        live.push([{"t": 1, "v": 2}])
+def test_columns_in_the_place_of_several_streams_are_refused(run: Any) -> None:
+    one, other = (pk.stream(name, {"t": "int64"}, time="t") for name in "ab")
+    with pytest.raises(pk.BindingError, match="'t' is a column of 'a': give rows or columns by the name"):
+        run(one.union(other), {"t": [1]})

@@ -13,10 +13,13 @@ from penstock.operators.distinct.stage import DistinctStage
 from penstock.operators.joins.eager import EagerJoinStage
 from penstock.operators.joins.lookup import LookupStage, TableStage
 from penstock.operators.joins.stage import JoinStage
+from penstock.operators.look_back.incremental import IncrementalLookBack
 from penstock.operators.pane_aggregate.stage import WindowStage
 from penstock.operators.rows.stage import RowsStage
 from penstock.operators.signals.positional.stage import DenseStage
 from penstock.operators.signals.stage import SignalStage
+from penstock.operators.sorted_windows.incremental_counts import IncrementalCounts
+from penstock.operators.sorted_windows.incremental_sessions import IncrementalSessions
 from penstock.operators.sorted_windows.session_stage import SessionStage
 from penstock.operators.sorted_windows.stage import SortedWindowStage
 from penstock.operators.topk.stage import TopKStage
@@ -29,7 +32,7 @@ from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context
 from penstock.runtime.source_stage import SourceStage
 from penstock.types.pairing import Lookup
-from penstock.types.windows import Session
+from penstock.types.windows import Count, Session
 from tests.strategies import plans
 from tests.unit.physical.cases import CASES
 
@@ -43,8 +46,14 @@ def stage_type(op: ph.Op) -> type:
             return EagerJoinStage
         case ph.Signals(evaluation="positional"):
             return DenseStage
+        case ph.SortedWindows(window=Session(), held="states per key"):
+            return IncrementalSessions
+        case ph.SortedWindows(window=Count(), held="states per key"):
+            return IncrementalCounts
         case ph.SortedWindows(window=Session()):
             return SessionStage
+        case ph.LookBack(held="states per key"):
+            return IncrementalLookBack
         case ph.Distinct(within=within):
             return DistinctStage if within is None else SortedWindowStage
         case _:

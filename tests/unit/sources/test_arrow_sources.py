@@ -71,7 +71,7 @@ def test_no_column_at_all_still_counts_rows():
     assert [batch.num_rows for batch in bind(TABLE).batches([])] == [3]
 
 
-@pytest.mark.parametrize("data", [3, "table", None, [1, 2], {"a": [1]}])
+@pytest.mark.parametrize("data", [3, "table", None, [1, 2], {1, 2}])
 def test_what_is_not_arrow_data_is_refused(data):
     with pytest.raises(SourceError, match="not Arrow data"):
         bind(data)

@@ -88,7 +88,7 @@ def build_slide(spec: SlideSpec) -> SlideKernel:
 
 def slide_monoids(spec: SlideSpec) -> tuple[Monoid, ...]:
     """The monoids that the reductions need, which the algorithm must support."""
-    return tuple(_monoid(each, spec.schema) for each in slide_partials(spec))
+    return tuple(exact_monoid(each, spec.schema) for each in slide_partials(spec))
 
 
 def slide_partials(spec: SlideSpec) -> tuple[Partial, ...]:
@@ -97,7 +97,7 @@ def slide_partials(spec: SlideSpec) -> tuple[Partial, ...]:
     return tuple(each for each in found if each not in (PRESENT, ROWS))
 
 
-def _monoid(partial: Partial, schema: pa.Schema) -> Monoid:
+def exact_monoid(partial: Partial, schema: pa.Schema) -> Monoid:
     """Choose the monoid of a partial.
 
     Presence is a count, so that values can be removed. Sums of narrow integers cannot overflow 64 bits,

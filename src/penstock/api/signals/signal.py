@@ -27,7 +27,7 @@ from penstock.types.duration import Duration, to_ticks, week_begin
 
 if TYPE_CHECKING:
     from penstock.api.explain import Explanation
-    from penstock.api.live import Live, Run
+    from penstock.api.running import Run
     from penstock.runtime.metrics import Metrics
 
 METHODS = ("linear", "last", "mean")
@@ -323,8 +323,8 @@ class Signal(Operators):
         """Run incrementally: record batches in, intervals out when they end."""
         return self._stream().run(batches, **options)
 
-    def open(self, state: object = None, **options: Any) -> Live:
-        """Open the signal for pushing batches."""
+    def open(self, state: object = None, **options: Any) -> Any:
+        """Open the signal for pushing rows, as `Stream.open` does."""
         return self._stream().open(state, **options)
 
     def head(self, n: int = 5, data: Any = None, /, **bindings: Any) -> pa.Table:

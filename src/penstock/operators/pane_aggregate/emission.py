@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache, partial
 
 import numpy as np
@@ -11,12 +11,14 @@ import pyarrow as pa
 from penstock.algorithms.hash_table.keys import HashKeys
 from penstock.algorithms.window_grid import Grid, Windows
 from penstock.loop.abi import ERRORS, OUTPUT, WORDS, Output, numbered, positions_table
+from penstock.operators.pane_aggregate.merge_tables import kernels_for
 from penstock.operators.pane_aggregate.pane_assembly import Frames, frames_of_pairs, frames_of_panes
+from penstock.operators.pane_aggregate.sliding_cursor import SlidingCursor
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.runtime.buffers import filled, rooms, stored_type, time_array, to_arrow
 from penstock.runtime.kernels import OutputCall, ResultColumn
 from penstock.runtime.key_encoding import values_of
-from penstock.runtime.stage import KernelOverflowError
+from penstock.runtime.stage import END_OF_TIME, KernelOverflowError
 from penstock.runtime.threads import run_on_threads
 from penstock.runtime.time_limits import does_not_fit
 
@@ -38,7 +40,7 @@ def emit(
     else:
         frames = frames_of_panes(windows, table.panes[:slots], after, upto)
     if len(frames):
-        yield from Emission(worker, windows, frames).batches(threads)
+        yield from Emission(worker, windows, frames, (after, upto)).batches(threads)
 
 
 def _check_bounds(grid: Grid, least: int, most: int, dtype: pa.DataType) -> None:
@@ -57,13 +59,14 @@ def _limits(dtype: np.dtype) -> tuple[int, int]:
 class Emission:
     """Run the emit kernel over windows, in as many calls as the output needs."""
 
-    def __init__(self, worker: Worker, windows: Windows, frames: Frames) -> None:
+    def __init__(self, worker: Worker, windows: Windows, frames: Frames, between: tuple[int, int]) -> None:
         table = worker.table
         assert table is not None
+        self.worker, self.table, self.windows, self.between = worker, table, windows, between
         self.program, self.interners = worker.program, worker.interners
         self.frames, self.span = frames, windows.span
         _check_bounds(windows.grid, *frames.limits, self.program.time.type)
-        self.kernel: OutputCall = worker.kernels.emit(frames.overlapping)
+        self.kernel: OutputCall = kernels_for(worker.program, worker.nullable, table).emit(frames.overlapping)
         self.nullable = self.program.key_may_be_null(worker.nullable)
         self.by_key = table.sparse and windows.span > 1
         self.columns = 1 if table.sparse else table.keys.columns
@@ -77,6 +80,7 @@ class Emission:
             "last": frames.last,
             "positions": positions_table(),
             "numbers": frames.numbers,
+            "gone": 0,  # places of panes that leave after the last window
         }
 
     def batches(self, threads: int) -> Iterator[pa.RecordBatch]:
@@ -87,8 +91,9 @@ class Emission:
             return
         parts = self._parts(many, threads)
         if parts == 1:
-            yield from self._some(0, many, self._capacity(0, many))
+            yield from self._going_on(many)
             return
+        self.worker.sliding = None
         bounds = [many * place // parts for place in range(parts + 1)]
         found: list[list[pa.RecordBatch]] = [[] for _ in bounds[1:]]
 
@@ -99,14 +104,35 @@ class Emission:
         run_on_threads([partial(work, place) for place in range(len(found))])
         yield from (batch for batches in found for batch in batches)
 
+    def _going_on(self, many: int) -> Iterator[pa.RecordBatch]:
+        """Yield the results of all windows, merging from where the last emission stopped, if more will follow."""
+        after, upto = self.between
+        capacity, cursor = self._capacity(0, many), self.worker.sliding
+        self.worker.sliding = None
+        if not self.kernel.scratch or upto == END_OF_TIME:
+            yield from self._some(0, many, capacity)
+            return
+        deepest, panes = self._deepest(0, many), self.table.panes[self.frames.order]
+        if cursor is not None and cursor.fits(self.kernel, self.table, deepest, after):
+            cursor.find(panes)
+        else:
+            cursor = SlidingCursor.new(self.kernel, self.table, deepest)
+        cursor.stop(self.windows, int(self.frames.numbers[-1]), upto)
+        self.arguments["gone"] = int(panes.searchsorted(cursor.left))
+        yield from self._some(0, many, capacity, cursor.rows)
+        self.worker.sliding = cursor
+
     def _parts(self, many: int, threads: int) -> int:
         """The number of parts to divide the windows into: each part merges the panes of its first window again."""
         least = max(CELLS_PER_THREAD // self.columns, self.span)
         return min(threads, max(many // least, 1))
 
-    def _some(self, lo: int, hi: int, capacity: int) -> Iterator[pa.RecordBatch]:
+    def _some(
+        self, lo: int, hi: int, capacity: int, scratch: Mapping[str, object] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         head = np.zeros(WORDS, np.int64)
-        arguments = {**self.arguments, **self._scratch(lo, hi), "head": head, "capacity": capacity}
+        rows = self._scratch(lo, hi) if scratch is None else scratch
+        arguments = {**self.arguments, **rows, "head": head, "capacity": capacity}
         while lo < hi:
             outputs = self._outputs(capacity)
             lo = self.kernel.call({**arguments, **outputs, "lo": lo, "hi": hi})
@@ -120,10 +146,14 @@ class Emission:
         if not self.kernel.scratch:
             return {}
         rows: dict[str, object] = {"cursor": np.array([0, -1, 0, 0])}
-        deepest = int((self.frames.cuts - self.frames.first)[lo:hi].max()) + 1
+        deepest = self._deepest(lo, hi)
         for each in self.kernel.scratch:
             rows[each.parameter] = filled(each.type, 0, (deepest if each.deep else 1) * self.columns)
         return rows
+
+    def _deepest(self, lo: int, hi: int) -> int:
+        """The rows that the stacks of these windows need."""
+        return int((self.frames.cuts - self.frames.first)[lo:hi].max()) + 1
 
     def _capacity(self, lo: int, hi: int) -> int:
         """Output capacity for whole windows: all of them if each is one pane, else up to MOST_ROWS per call."""

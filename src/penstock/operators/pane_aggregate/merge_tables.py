@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.loop.abi import NEED_WIDE, STATUS, numbered
-from penstock.operators.pane_aggregate.program import WindowProgram
+from penstock.operators.pane_aggregate.program import PaneKernels, WindowProgram
 from penstock.operators.pane_aggregate.table import PaneTable
 from penstock.physical.specialise import PaneProfile
+
+
+def kernels_for(program: WindowProgram, nullable: frozenset[str], table: PaneTable) -> PaneKernels:
+    """Return the kernels of the variant that a table needs."""
+    return program.variants.get(PaneProfile(table.keys.kind, nullable, table.wide))
 
 
 def blend(
@@ -39,7 +44,7 @@ def _blend_pane(
     columns = own.keys.columns
     done = 0
     while done < columns:
-        kernel = program.variants.get(PaneProfile(own.keys.kind, nullable, own.wide)).blend
+        kernel = kernels_for(program, nullable, own).blend
         inputs = {numbered("in_state", place): state for place, state in enumerate(its.states)}
         limits = {"lo": done, "hi": columns, "own": here * columns, "other": there * columns}
         done = kernel.call({**own.arguments(), **inputs, **limits})

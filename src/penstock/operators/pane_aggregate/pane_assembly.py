@@ -10,6 +10,8 @@ from penstock.algorithms.hash_table.keys import HashKeys
 from penstock.algorithms.window_grid import Windows
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
+_FEW_WINDOWS = 64  # so few are looked up among the panes; of more, those without panes are skipped first
+
 
 @dataclass(frozen=True)
 class Frames:
@@ -47,9 +49,20 @@ def frames_of_panes(windows: Windows, panes: np.ndarray, after: int, upto: int) 
         chosen = np.arange(begin, len(panes) if upto == END_OF_TIME else panes.searchsorted(upto, "right"))
         ends = chosen + 1
         return Frames(panes[begin : begin + len(chosen)], order, chosen, ends, ends, overlapping=False)
+    if after > START_OF_TIME and upto - after <= _FEW_WINDOWS:
+        return _frames_of_few(windows, np.arange(after + 1, upto + 1), panes, order)
     low, high = windows.holding(panes, after, upto)
     _, numbers = _first_held(low, high, np.zeros(len(panes), np.int64))
     first, cuts, last = (np.searchsorted(panes, bound) for bound in windows.bounds(numbers))
+    return Frames(numbers, order, first, cuts, last, _overlapping(first, last))
+
+
+def _frames_of_few(windows: Windows, numbers: np.ndarray, panes: np.ndarray, order: np.ndarray) -> Frames:
+    """Frames of those of the given windows that hold a pane."""
+    first, cuts, last = panes.searchsorted(windows.bounds(numbers))
+    held = last > first
+    if not held.all():
+        numbers, first, cuts, last = (each[held] for each in (numbers, first, cuts, last))
     return Frames(numbers, order, first, cuts, last, _overlapping(first, last))
 
 

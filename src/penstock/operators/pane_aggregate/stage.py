@@ -13,8 +13,9 @@ from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.hash_table.keys import DenseKeys
 from penstock.algorithms.window_grid import windows_on
 from penstock.errors import OverflowError
-from penstock.loop.abi import ACCEPTED, FILTERED
-from penstock.loop.morsels import Morsels
+from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED
+from penstock.loop.morsels import Morsels, Progress
+from penstock.operators.pane_aggregate.bound_fold import BoundFold
 from penstock.operators.pane_aggregate.emission import emit
 from penstock.operators.pane_aggregate.pane_ownership import (
     CELLS_WORTH_THREADS,
@@ -68,11 +69,20 @@ class WindowStage:
         nullable = frozenset() if engine.adaptive else frozenset(program.columns)
         self.workers = [Worker(program, nullable, engine.adaptive)]
         self.emitted = START_OF_TIME
+        # The last emitted window, the end of the next one, and the earliest time of its results.
+        self._waits = START_OF_TIME, START_OF_TIME, START_OF_TIME
+        self._bound: BoundFold | None = None
         self.seen_null: frozenset[str] = frozenset()
         self.carried = program.carried
 
     def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
         """Fold rows in. Before a partly late row is added, emit the windows that were complete at its arrival."""
+        for place, flow in enumerate(flows):
+            if not self._folds_directly(flow):
+                return self._push_slowly(flows[place:])
+        return []
+
+    def _push_slowly(self, flows: list[TimedBatch]) -> list[TimedBatch]:
         results: list[TimedBatch] = []
         waiting: list[TimedBatch] = []
         for flow in flows:
@@ -81,15 +91,25 @@ class WindowStage:
                     self._fold(waiting)
                     waiting = []
                     results += self._emit(complete)
+                if flow.arrival_watermarks is not None:  # partly late rows change panes that are merged
+                    self._forget_cursors()
                 waiting.append(part)
         self._fold(waiting)
         return results
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         """Emit every window that ends at or before the watermark."""
+        emitted, next_end, next_result = self._waits
+        if watermark < next_end and emitted == self.emitted:
+            return [], next_result
         upto = self.windows.last_complete(watermark)
         flows = self._emit(upto) if upto > self.emitted else []
-        return flows, self.windows.next_result(self.emitted)
+        self._waits = (
+            self.emitted,
+            self.windows.end_after(self.emitted),
+            self.windows.next_result(self.emitted),
+        )
+        return flows, self._waits[2]
 
     def save(self) -> Mapping[str, StateTable]:
         """Save the cells of open panes, the last emitted window, and which columns have held nulls."""
@@ -153,6 +173,7 @@ class WindowStage:
         owners = list({id(worker): worker for worker, _ in runs}.values())
         large = sum(worker.cells for worker in owners) >= CELLS_WORTH_THREADS
         run_on_threads([partial(emit_runs_of, worker) for worker in owners], None if large else 1)
+        self._forget_cursors()  # copies of panes are dropped, and others are in other tables
         return [batch for batches in found for batch in batches]
 
     # -- rows ----------------------------------------------------------------------------------------
@@ -216,6 +237,45 @@ class WindowStage:
                 for worker in self.workers:
                     worker.assume_nulls(worker.nullable | seen)
 
+    def _folds_directly(self, flow: TimedBatch) -> bool:
+        """Fold a batch whose columns the source has read, of which no row is late, into the first worker's table.
+
+        Return whether it did. It does nothing for the first batch, for columns that are not numbers or hold nulls, and
+        where several threads are worthwhile.
+        """
+        columns, worker = flow.addresses, self.workers[0]
+        table = worker.table
+        if columns is None or table is None or flow.arrival_watermarks is not None:
+            return False
+        rows = flow.batch.num_rows
+        if rows > self._most_directly:
+            return False
+        bound = self._bound
+        if bound is None or not bound.fits(worker, table, columns.layout):
+            bound = self._bound = BoundFold(worker, table, columns.layout)
+        worker.expected = rows
+        reached = bound.fold(columns, rows, flow.first_row)
+        if reached < 0:
+            return False
+        if reached < rows or table.head[ERRORS]:
+            self._go_on(flow, worker, reached)
+            table = worker.table or table
+        else:
+            worker.rows += rows
+        self._count_of(table.head, flow.counted)
+        return True
+
+    def _go_on(self, flow: TimedBatch, worker: Worker, reached: int) -> None:
+        """Finish a batch whose kernel stopped."""
+        rows = flow.batch.num_rows
+        given = BatchArguments(flow.batch, {})
+        task = Task(flow, Morsels(0, rows, rows), given)
+        try:
+            worker.went(given, task, Progress(rows, (reached, rows)))
+        except OverflowError:
+            self._check_reach([flow])
+            raise
+
     def _fold(self, flows: list[TimedBatch]) -> None:
         try:
             self._fold_all(flows)
@@ -267,7 +327,7 @@ class WindowStage:
         first = self.workers[0]
         if first.table is not None or self.program.interned:
             return first.table.keys.columns if first.table is not None else 0
-        keys = first.first_keys(given)
+        keys = first.likely_keys or first.first_keys(given)
         if not isinstance(keys, DenseKeys):
             return 0
         for worker in self.workers:
@@ -289,6 +349,13 @@ class WindowStage:
         """The number of threads the rows can keep busy."""
         return rows if self._small_tasks else rows // ROWS_PER_THREAD
 
+    @cached_property
+    def _most_directly(self) -> int:
+        """The most rows of a batch that one thread folds without further thought."""
+        if self._small_tasks:
+            return 0
+        return MOST_ROWS if self.engine.workers == 1 else 2 * ROWS_PER_THREAD - 1
+
     @property
     def _small_tasks(self) -> bool:
         """Whether tasks are smaller than is efficient; tests set this to run threads on little data."""
@@ -309,13 +376,18 @@ class WindowStage:
     def _count(self, counted: bool) -> None:
         """Add the kernels' counts to the metrics, unless the rows were counted before."""
         for worker in self.workers:
-            if worker.table is None:
-                continue
-            head = worker.table.head
-            if not counted:
-                self.metrics.accepted += int(head[ACCEPTED])
-                self.metrics.filtered += int(head[FILTERED])
-            head[ACCEPTED] = head[FILTERED] = 0
+            if worker.table is not None:
+                self._count_of(worker.table.head, counted)
+
+    def _count_of(self, head: np.ndarray, counted: bool) -> None:
+        if not counted:
+            self.metrics.accepted += int(head[ACCEPTED])
+            self.metrics.filtered += int(head[FILTERED])
+        head[ACCEPTED] = head[FILTERED] = 0
+
+    def _forget_cursors(self) -> None:
+        for worker in self.workers:
+            worker.sliding = None
 
     # -- windows -------------------------------------------------------------------------------------
 
@@ -327,6 +399,8 @@ class WindowStage:
         copies. Where that needs too much copying, all panes are merged into the first worker's table.
         """
         busy = [worker for worker in self.workers if worker.slots]
+        if len(busy) > 1:
+            self._forget_cursors()
         if len(busy) > 1 and not is_cheap_to_merge(busy) and not any(worker.sparse for worker in busy):
             runs = runs_of(disjoint(busy))
             held = copy_overlap(runs, self.windows.span - 1) if len(runs) <= MOST_RUNS else None

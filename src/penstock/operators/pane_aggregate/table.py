@@ -17,14 +17,17 @@ from penstock.operators.pane_aggregate.fragments import Fragments, continued, ta
 from penstock.operators.pane_aggregate.program import StateSpec
 from penstock.runtime.buffer_pool import APART
 from penstock.runtime.buffers import LARGE, TOO_LARGE, filled, numpy_type, rooms, words_per_cell
-from penstock.runtime.hashing import bucket_count, buckets_for, hash_words
+from penstock.runtime.hashing import bucket_count, bucket_of, buckets_for, empty_bucket, hash_words
 
 _FEW = 8  # drop in place if at most one slot in _FEW is dropped and capacity is at most _FEW times the slots
 LARGE_GRID = 1 << 26  # bytes
 
 
 class PaneTable:
-    """The state of one worker. `specs[0]` is the presence of a row: a count or a flag, 0 if there is none."""
+    """The state of one worker. `specs[0]` is the presence of a row: a count or a flag, 0 if there is none.
+
+    Arrays are written in place or replaced, `states` with them, so that who holds their addresses can tell (`bound_fold.py`).
+    """
 
     def __init__(self, specs: Sequence[StateSpec], keys: Keys, slots: int = 2) -> None:
         self.head = keys.head if isinstance(keys, HashKeys) else np.zeros(WORDS, np.int64)
@@ -49,6 +52,11 @@ class PaneTable:
     @property
     def nbytes(self) -> int:
         return sum([state.nbytes for state in self.states])
+
+    @property
+    def keys_held(self) -> int:
+        """The number of keys of a hash table, or of columns of a dense one."""
+        return self.keys.count if isinstance(self.keys, HashKeys) else self.keys.columns
 
     def occupancy(self) -> float:
         """The fraction of the cells of used slots that are not empty."""
@@ -98,10 +106,10 @@ class PaneTable:
 
     def widen(self) -> None:
         """Turn 64-bit sums into 128-bit ones: the sign fills the upper word."""
-        for place, spec in enumerate(self.specs):
-            if spec.guarded:
-                low = self.states[place]
-                self.states[place] = np.stack([low, low >> 63], axis=1).ravel()
+        self.states = [
+            np.stack([state, state >> 63], axis=1).ravel() if spec.guarded else state
+            for state, spec in zip(self.states, self.specs, strict=True)
+        ]
         self._hold([StateSpec(I128, 0) if each.guarded else each for each in self.specs])
 
     def relayout(self, specs: Sequence[StateSpec], sources: Sequence[int]) -> None:
@@ -175,15 +183,34 @@ class PaneTable:
     def _drop_few(self, gone: np.ndarray) -> None:
         """Move the last slots into the dropped ones: copying all others would mostly touch fresh pages."""
         end = self.slots - len(gone)
-        holes, movers = gone[gone < end], np.setdiff1d(np.arange(end, self.slots), gone)
+        holes, dropped = gone[gone < end].tolist(), set(gone.tolist())
+        movers = [slot for slot in range(end, self.slots) if slot not in dropped]
         for state, spec in zip(self.states, self.specs, strict=True):
             rows = state.reshape(self.capacity, -1)
             rows[holes] = rows[movers]
             if not self.dirty:
                 rows[end : self.slots] = spec.identity
+        found = len(gone) <= _FEW and all(self._unindex(slot) for slot in gone.tolist())
+        moved = zip(holes, movers, strict=True)
+        found = found and all(self._reindex(mover, hole) for hole, mover in moved)
         self.panes[holes] = self.panes[movers]
         self.head[SLOTS] = end
-        self._resize_panes(self.capacity)
+        if not found:  # copies of another table's panes are not indexed
+            self._resize_panes(self.capacity)
+
+    def _unindex(self, slot: int) -> bool:
+        """Remove a slot's pane from the index; False if it is not there."""
+        bucket = bucket_of(self.pane_buckets, int(self.panes[slot]), slot)
+        if bucket is not None:
+            empty_bucket(self.pane_buckets, bucket, self.panes)
+        return bucket is not None
+
+    def _reindex(self, slot: int, goal: int) -> bool:
+        """Let the index find a slot's pane in another slot; False if it is not there."""
+        bucket = bucket_of(self.pane_buckets, int(self.panes[slot]), slot)
+        if bucket is not None:
+            self.pane_buckets[bucket] = goal + 1
+        return bucket is not None
 
     def _drop_many(self, kept: np.ndarray) -> None:
         capacity = max(2, 1 << len(kept).bit_length())

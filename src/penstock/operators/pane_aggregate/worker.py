@@ -29,15 +29,16 @@ from penstock.loop.abi import (
 from penstock.loop.morsels import Morsels, Progress
 from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, widened
 from penstock.operators.pane_aggregate.key_ranges import SAMPLE, key_ranges
-from penstock.operators.pane_aggregate.merge_tables import blend
-from penstock.operators.pane_aggregate.program import PaneKernels, StateSpec, WindowProgram
+from penstock.operators.pane_aggregate.merge_tables import blend, kernels_for
+from penstock.operators.pane_aggregate.program import StateSpec, WindowProgram
+from penstock.operators.pane_aggregate.sliding_cursor import SlidingCursor
 from penstock.operators.pane_aggregate.table import PaneTable
 from penstock.operators.pane_aggregate.tasks import Task
-from penstock.physical.specialise import PaneProfile
 from penstock.runtime.kernels import BoundKernel
 from penstock.runtime.stage import KernelOverflowError
 
-COMPACT = 1 << 12
+COMPACT = 1 << 12  # keys
+EMPTIEST = 16  # columns of a dense table for each one in use
 CELLS_AHEAD = 1 << 20  # cells allocated up front for expected panes
 # The same for many keys, where the cells are untouched zero pages and copying them later would be expensive.
 ZEROS_AHEAD = 1 << 26
@@ -56,6 +57,7 @@ class Worker:
         self.expected_panes = 2
         self.interners: dict[str, Interner] = {}
         self.table: PaneTable | None = None
+        self.sliding: SlidingCursor | None = None
         self.reset()
 
     # -- folding -------------------------------------------------------------------------------------
@@ -96,16 +98,9 @@ class Worker:
         """The kernel of the current variant, bound to the rows and to the current table."""
         if self.table is None:
             self.table = self._begin(arguments)
-        kernel = self.kernels.fold
+        kernel = kernels_for(self.program, self.nullable, self.table).fold
         rows = {**arguments.fill(kernel.bindings), "first_row": task.flow.first_row}
         return BoundKernel.of(kernel.call, {**rows, **self.table.arguments(), "positions": _POSITIONS})
-
-    @property
-    def kernels(self) -> PaneKernels:
-        """The kernels for what the rows so far have shown."""
-        table = self.table
-        assert table is not None
-        return self.program.variants.get(PaneProfile(table.keys.kind, self.nullable, table.wide))
 
     def _make_room(self, arguments: BatchArguments) -> None:
         table = self.table
@@ -125,6 +120,7 @@ class Worker:
 
     def assume_nulls(self, nullable: frozenset[str]) -> None:
         """Continue with another set of columns that may hold nulls."""
+        self.sliding = None
         if self.table is not None:
             sources = self.program.sources(self.nullable, nullable)
             self.table.relayout(self.program.layout(nullable, self.table.wide), sources)
@@ -146,9 +142,8 @@ class Worker:
         """Return a dense table if the plan has one and the key range of the first rows is small, else a hash table."""
         if not self.program.keys:
             return NoKeys()
-        first = self.adaptive and self.program.may_be_dense
-        ranges = key_ranges(self.program.keys, arguments, SAMPLE) if first else None
-        if ranges is not None:
+        tried = self.adaptive and self.program.may_be_dense
+        if tried and (ranges := key_ranges(self.program.keys, arguments, SAMPLE)) is not None:
             dense = DenseKeys.of_sample(*map(tuple, ranges))
             if dense_allowed(dense.columns, max(self.expected, arguments.batch.num_rows)):
                 return dense
@@ -218,6 +213,7 @@ class Worker:
 
     def absorb(self, other: Worker, last: bool = False) -> None:
         """Merge another worker's table into this one and reset the other; with `last`, no row is added here afterwards."""
+        self.sliding = None
         many = other.slots
         if many == 0:
             return
@@ -231,6 +227,7 @@ class Worker:
 
     def absorb_slots(self, other: Worker, slots: Sequence[int], last: bool = False) -> None:
         """Merge the given slots of another worker's table into this table."""
+        self.sliding = None
         assert self.table is not None and other.table is not None
         if self.same_columns(other):
             blend(self.program, self.nullable, self.table, other.table, slots, last)
@@ -241,6 +238,7 @@ class Worker:
 
     def copy_panes(self, other: Worker, slots: Sequence[int]) -> None:
         """Copy another worker's panes that are absent here, for emission: they are dropped before the next row is folded."""
+        self.sliding = None
         assert self.table is not None and other.table is not None
         if self.same_columns(other):
             self.table.put_behind(other.table, slots)
@@ -249,23 +247,45 @@ class Worker:
 
     def reset(self) -> None:
         """Drop the table and the interned texts."""
+        self.sliding = None
         self.table, self.rows = None, 0
         self.likely_keys: DenseKeys | None = None
+        self.dropped = 0  # panes, since the key table was last examined
         self._number_anew()
 
     def _number_anew(self) -> None:
         self.interners = {name: Interner(self.program.texts.intern) for name in self.program.interned}
         self.text_kept = 0
 
-    def compact(self) -> None:
-        """Drop the keys that no pane holds, once they are at least three quarters of all."""
-        table = self.table
-        assert table is not None
+    def _keys_worth_keeping(self, table: PaneTable, gone: int) -> Keys:
+        """The key table to continue with when `gone` panes are about to be dropped.
+
+        The finished panes are counted as well: right after a window closes, a table holds hardly any key. So that a
+        drop costs no more than the pane it drops, the table is examined once for every table full of panes.
+        """
+        self.dropped += gone
+        if self.dropped < table.slots or table.keys_held <= COMPACT:
+            return table.keys
+        self.dropped = 0
         used = np.flatnonzero(table.present().any(axis=0))
-        held = table.keys.count if isinstance(table.keys, HashKeys) else table.keys.columns
-        if table.sparse or held <= COMPACT or 4 * len(used) > held:
-            return
-        self._renew(table, self.new_hash_keys() if self.program.keys else NoKeys())
+        if 4 * len(used) > table.keys_held:
+            return table.keys
+        if isinstance(table.keys, DenseKeys):
+            return self._denser(table.keys, used) or self.new_hash_keys()
+        return self.new_hash_keys()
+
+    def _denser(self, keys: DenseKeys, used: np.ndarray) -> DenseKeys | None:
+        """A dense table for the range of the columns in use; None if even that would be mostly empty."""
+        words, nulls = keys.words_of(used)
+        lows, highs = [], []
+        for place, key in enumerate(self.program.keys):
+            there = words[place][(nulls >> place) & 1 == 0]
+            codes = key.text or not len(there)  # the texts in use are numbered anew
+            lows.append(0 if codes else int(there.min()))
+            highs.append(len(there) if codes else int(there.max()))
+        within = DenseKeys.of_sample(tuple(lows), tuple(highs))
+        kept = within if 2 * within.columns <= keys.columns else keys
+        return kept if EMPTIEST * len(used) >= kept.columns else None
 
     def forget_texts(self) -> None:
         """Drop the texts that no pane holds, once they are the larger part; call it between pushes only."""
@@ -322,6 +342,7 @@ class Worker:
 
     def add_fragments(self, fragments: Fragments) -> None:
         """Merge fragments whose words use this worker's codes into the table."""
+        self.sliding = None
         table = self.table
         assert table is not None
         if fragments.wide and not table.wide:
@@ -331,7 +352,7 @@ class Worker:
         done = 0
         while done < len(fragments):
             given = widened(fragments) if table.wide else fragments
-            kernel = self.kernels.absorb
+            kernel = kernels_for(self.program, self.nullable, table).absorb
             inputs = {numbered("in_state", place): state for place, state in enumerate(given.states)}
             limits = {"lo": done, "hi": len(given), "in_panes": panes, "in_keys": columns}
             done = kernel.call({**table.arguments(), **inputs, **self.arenas(kernel.bindings), **limits})
@@ -389,12 +410,7 @@ class Worker:
         if table is None:
             return
         if not table.sparse:
-            gone = finished(table.panes[: table.slots])
-            if gone.all():
-                self.reset()
-            elif gone.any():
-                table.drop(gone)
-                self.compact()
+            self._drop_panes(table, finished(table.panes[: table.slots]))
             return
         fragments = table.fragments()
         gone = finished(fragments.panes)
@@ -402,3 +418,20 @@ class Worker:
             self.reset()
         elif gone.any():
             self.hold(fragments.chosen(~gone), self.new_pairs())
+
+    def _drop_panes(self, table: PaneTable, gone: np.ndarray) -> None:
+        """Drop panes of a grid. A dense range of keys outlives them, so that the next window is dense as well."""
+        many = int(np.count_nonzero(gone))
+        if not many:
+            return
+        keys = self._keys_worth_keeping(table, many)
+        self.rows -= self.rows * many // (2 * table.slots)  # roughly the rows of the panes held lately
+        if many == table.slots:
+            rows, dropped = self.rows, self.dropped
+            self.reset()
+            if isinstance(keys, DenseKeys):
+                self.likely_keys, self.rows, self.dropped = keys, rows, dropped
+            return
+        table.drop(gone)
+        if keys is not table.keys:
+            self._renew(table, keys)

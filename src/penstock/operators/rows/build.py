@@ -11,7 +11,7 @@ from penstock.algorithms.kernel_factory import KernelFactory, once, preparation
 from penstock.analysis.predicates import conjunction
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
-from penstock.loop.machine import is_text
+from penstock.loop.machine import is_text, machine_type
 from penstock.loop.nodes import Kernel
 from penstock.operators.rows.kernels import RowsKernel, RowsSpec, build_rows
 from penstock.operators.rows.stage import RowsStage
@@ -31,7 +31,7 @@ def rows(
     compiled = compiled_rows(op, node, given, kernel_factory)
     taken = ex.Column(given.clock.column)
     computes_time = any(each.name == node.clock.column and each.expr != taken for each in op.fields)
-    return lambda context: RowsStage(compiled, context.metrics, paths, computes_time)
+    return lambda context: RowsStage(compiled, context.metrics, paths, computes_time, context.engine.workers)
 
 
 def compiled_rows(op: ph.Rows, node: ph.Node, given: ph.Node, kernel_factory: KernelFactory) -> CompiledRows:
@@ -57,6 +57,9 @@ def start_kernels(op: ph.Rows, node: ph.Node, given: ph.Node, kernel_factory: Ke
     return [compiled.kernel(frozenset()).kernel]
 
 
+MOST_GATHERED = 16  # columns: a kernel grows with each, Arrow's `take` does not
+
+
 class CompiledRows:
     """A filter and computed columns (the runtime's `RowsProgram`)."""
 
@@ -70,6 +73,8 @@ class CompiledRows:
         where = conjunction(op.conjuncts)
         self._where = None if where is None else host.value(where)
         passing = [self._passes(each, host) for each in op.fields]
+        if self._where is not None and sum(name is not None for name in passing) <= MOST_GATHERED:
+            passing = [None if name is not None and self._gathers(name) else name for name in passing]
         self._computed = tuple(
             ex.Field(each.name, host.value(each.expr))
             for each, name in zip(op.fields, passing, strict=True)
@@ -88,6 +93,12 @@ class CompiledRows:
         """Return the column that a field passes through, which Arrow may compute; None if a kernel computes it."""
         expr = host.key(field.expr) if is_text(type_of(field.expr, host.source)) else field.expr
         return expr.name if isinstance(expr, ex.Column) else None
+
+    def _gathers(self, name: str) -> bool:
+        """Whether the kernel copies the rows of a column that pass the filter: it has their numbers at hand."""
+        is_implied = self.time.period is not None and name == self.time.column
+        dtype = self._host.schema.field(name).type
+        return not is_implied and not is_text(dtype) and machine_type(dtype) is not None
 
     def _result(self, field: ex.Field, passing: str | None) -> ResultColumn:
         dtype = self.schema.field(field.name).type

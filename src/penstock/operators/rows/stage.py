@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -12,7 +13,9 @@ import pyarrow as pa
 from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.hash_table.interner import MOST_TEXT, Interner
 from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
+from penstock.operators.rows.bound_rows import BoundRows
 from penstock.runtime.buffers import indices, numpy_type, room, to_arrow
+from penstock.runtime.column_addresses import ColumnAddresses
 from penstock.runtime.engine import MOST_ROWS
 from penstock.runtime.implied_times import implied_times
 from penstock.runtime.kernels import OutputCall, ResultColumn, Texts
@@ -22,8 +25,8 @@ from penstock.runtime.stage import (
     START_OF_TIME,
     KernelOverflowError,
     TimedBatch,
-    Trace,
 )
+from penstock.runtime.threads import run_on_threads
 from penstock.state.state_table import StateTable
 from penstock.types.time import Time
 
@@ -44,24 +47,39 @@ class RowsProgram(Protocol):
         """The kernel, or None if nothing is computed or filtered."""
 
 
+# Fewer rows are computed in less time than it takes to pass them to another thread.
+ROWS_PER_THREAD = 1 << 16
+
+
 class RowsStage:
     """Filter and projection: one kernel computes columns; `take` copies the columns that pass through."""
 
     def __init__(
-        self, program: RowsProgram, metrics: Metrics, paths: int, computes_time: bool = False
+        self,
+        program: RowsProgram,
+        metrics: Metrics,
+        paths: int,
+        computes_time: bool = False,
+        threads: int = 1,
     ) -> None:
         """`paths` is how many times a row filtered out here, not yet counted, would be counted downstream.
+
+        With several threads, a large batch becomes several, computed in parallel, of neighbouring rows.
 
         If the time of the result is computed, it can be any value: the output watermark advances only at the end of input.
         """
         self.program, self.metrics, self.paths = program, metrics, paths
         self.computes_time = computes_time
+        # Interned texts are numbered in the order of rows.
+        self._threads = 1 if program.interned else threads
+        self._passed = {column.source for column in program.result if column.origin == "row"}
+        self._bound: BoundRows | None = None
         self.nullable: frozenset[str] = frozenset()
         self.interners = {name: Interner(program.texts.intern) for name in program.interned}
         self._positions = positions_table()
 
     def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
-        return [self._rows(part) for flow in flows for part in _parts(flow)]
+        return [made for flow in flows for made in self._batch(flow)]
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         return [], START_OF_TIME if self.computes_time and watermark != END_OF_TIME else watermark
@@ -72,16 +90,70 @@ class RowsStage:
 
     def load(self, tables: Mapping[str, pa.Table]) -> None: ...
 
+    def _batch(self, flow: TimedBatch) -> list[TimedBatch]:
+        """Compute a batch: at once, or in parts on all threads."""
+        columns, rows = flow.addresses, flow.batch.num_rows
+        parts = min(self._threads, rows // ROWS_PER_THREAD)
+        if columns is not None and parts <= 1:
+            made = self._directly(flow, columns)
+            if made is not None:
+                return [made]
+        if parts <= 1:
+            return [self._rows(part) for part in _parts(flow, MOST_ROWS)]
+        cut = list(_parts(flow, min(-(-rows // parts), MOST_ROWS)))
+        found: list[TimedBatch] = list(cut)
+
+        def work(place: int) -> None:
+            found[place] = self._computed(cut[place])
+
+        run_on_threads([partial(work, place) for place in range(len(cut))], parts)
+        for before, after in zip(cut, found, strict=True):
+            self._count(before, after)
+        return found
+
+    def _directly(self, flow: TimedBatch, columns: ColumnAddresses) -> TimedBatch | None:
+        """Compute a batch whose columns the source has read; None if some are not numbers, or hold nulls."""
+        bound = self._bound
+        if bound is None or bound.layout is not columns.layout or bound.nullable != self.nullable:
+            kernel = self.program.rows(self.nullable)
+            if kernel is None:
+                return None
+            bound = self._bound = BoundRows(
+                kernel, columns.layout, self.nullable, self._passed, self.program.filters
+            )
+        ran = bound.run(flow, columns.words)
+        if ran is None:
+            return None
+        made = self._result(bound.kernel, flow, flow.batch, *ran)
+        self._count(flow, made)
+        return made
+
     def _rows(self, flow: TimedBatch) -> TimedBatch:
+        made = self._computed(flow)
+        self._count(flow, made)
+        return made
+
+    def _count(self, before: TimedBatch, after: TimedBatch) -> None:
+        if not before.counted:
+            self.metrics.filtered += (before.batch.num_rows - after.batch.num_rows) * self.paths
+
+    def _computed(self, flow: TimedBatch) -> TimedBatch:
         batch = self.program.prepare(flow.batch, flow.first_row)
         self.nullable |= {name for name in batch.schema.names if batch.column(name).null_count}
         kernel = self.program.rows(self.nullable)
         if kernel is None:
             return flow.filtered(self._arranged(batch, {}, flow, None), None)
-        outputs, count = self._run(kernel, batch, flow)
+        return self._result(kernel, flow, batch, *self._run(kernel, batch, flow))
+
+    def _result(
+        self,
+        kernel: OutputCall,
+        flow: TimedBatch,
+        batch: pa.RecordBatch,
+        outputs: dict[str, np.ndarray],
+        count: int,
+    ) -> TimedBatch:
         chosen = outputs["out_row"][:count] if self.program.filters else None
-        if not flow.counted:
-            self.metrics.filtered += (batch.num_rows - count) * self.paths
         computed = {
             each.name: (
                 outputs[each.values][:count],
@@ -137,28 +209,24 @@ class RowsStage:
         return batch.column(name)
 
 
-def _parts(flow: TimedBatch) -> Iterator[TimedBatch]:
-    """Split a batch with more rows than kernels can number."""
-    if flow.batch.num_rows <= MOST_ROWS:
+def _parts(flow: TimedBatch, most: int) -> Iterator[TimedBatch]:
+    """Split a batch into parts of at most so many rows."""
+    if flow.batch.num_rows <= most:
         yield flow
         return
-    for begin in range(0, flow.batch.num_rows, MOST_ROWS):
+    for begin in range(0, flow.batch.num_rows, most):
         yield replace(
             flow,
-            batch=flow.batch.slice(begin, MOST_ROWS),
+            batch=flow.batch.slice(begin, most),
             arrival_watermarks=None
             if flow.arrival_watermarks is None
-            else flow.arrival_watermarks[begin : begin + MOST_ROWS],
+            else flow.arrival_watermarks[begin : begin + most],
             first_row=flow.first_row + begin,
-            sequence=None if flow.sequence is None else flow.sequence.slice(begin, MOST_ROWS),
-            trace=_traced(flow, begin),
+            sequence=None if flow.sequence is None else flow.sequence.slice(begin, most),
+            trace=None
+            if flow.trace is None
+            else replace(flow.trace, rows=flow.trace.rows[begin : begin + most]),
         )
-
-
-def _traced(flow: TimedBatch, begin: int) -> Trace | None:
-    if flow.trace is None:
-        return None
-    return replace(flow.trace, rows=flow.trace.rows[begin : begin + MOST_ROWS])
 
 
 def _taken(array: pa.Array, chosen: np.ndarray | None) -> pa.Array:

@@ -38,14 +38,17 @@ from penstock.algorithms.sorted_partitions.results import (
 )
 from penstock.algorithms.window_grid import Grid, Windows
 from penstock.ir.rows import as_table
+from penstock.operators.sorted_windows.build_keyed import keyed_windows
 from penstock.operators.sorted_windows.kernels.session_lateness import session_lateness
 from penstock.operators.sorted_windows.session_frames import SessionFraming
 from penstock.operators.sorted_windows.session_lateness import SessionLateness
 from penstock.operators.sorted_windows.session_stage import SessionStage
 from penstock.operators.sorted_windows.stage import SortedWindowStage
 from penstock.physical import nodes as ph
+from penstock.physical.choose_states import STATES
 from penstock.physical.split_windows import columns_of, frame_reductions
 from penstock.runtime.session import Context
+from penstock.runtime.stage import Stage
 from penstock.types.calendar import calendar_bounds
 from penstock.types.time import Time
 from penstock.types.windows import (
@@ -63,8 +66,10 @@ Emission = Callable[[Lanes, int], list[pa.RecordBatch]]
 
 def sorted_windows(
     op: ph.SortedWindows, node: ph.Node, given: ph.Node, kernel_factory: KernelFactory
-) -> Callable[[Context], SortedWindowStage]:
+) -> Callable[[Context], Stage]:
     """Return the constructor of a `SortedWindows` stage."""
+    if op.held == STATES:
+        return keyed_windows(op, node, given, kernel_factory)
     columns, over = columns_of(op.reductions), reducers(op, given, kernel_factory)
     return _Build(op, node, given, kernel_factory, columns, over).stage
 

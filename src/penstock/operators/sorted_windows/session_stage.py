@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.algorithms.sorted_partitions.rows import Rows, arrived
 from penstock.operators.sorted_windows.session_lateness import Judged, SessionLateness
 from penstock.operators.sorted_windows.stage import SortedWindowStage
+from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import START_OF_TIME, TimedBatch
 from penstock.state.state_table import StateTable
 
@@ -52,27 +53,16 @@ class SessionStage(SortedWindowStage):
     def _admit(self) -> list[TimedBatch]:
         """Decide which of the pending rows are late, and buffer the others."""
         flows, self.pending = self.pending, []
-        rows, marks = arrived(flows, self.schema, self.time), np.concatenate([_marks(flow) for flow in flows])
-        order = _arrival(flows)
+        rows, marks = (
+            arrived(flows, self.schema, self.time),
+            np.concatenate([arrival_marks(flow) for flow in flows]),
+        )
+        order = arrival_order(flows)
         if order is not None:
             rows, marks = rows.chosen(order), marks[order]
         judged = self.lateness.judge(rows, marks, self.waiting)
-        self._count(flows, judged.late, order)
+        count_late(flows, judged.late, order, self.metrics)
         return self._added(rows, judged, marks)
-
-    def _count(self, flows: list[TimedBatch], late: np.ndarray, order: np.ndarray | None) -> None:
-        if order is not None:
-            arrived_late, late = late, np.zeros_like(late)
-            late[order] = arrived_late
-        begin = 0
-        for flow in flows:
-            own = late[begin : begin + flow.batch.num_rows]
-            begin += len(own)
-            flow.note(own)
-            if not flow.counted:
-                missed = int(np.count_nonzero(own))
-                self.metrics.late += missed
-                self.metrics.accepted += len(own) - missed
 
     def _added(self, rows: Rows, judged: Judged, marks: np.ndarray) -> list[TimedBatch]:
         """Buffer rows. Emit complete sessions before a row that would extend one of them."""
@@ -84,7 +74,8 @@ class SessionStage(SortedWindowStage):
         return made
 
 
-def _marks(flow: TimedBatch) -> np.ndarray:
+def arrival_marks(flow: TimedBatch) -> np.ndarray:
+    """The watermark at the arrival of each row."""
     return (
         np.full(flow.batch.num_rows, START_OF_TIME)
         if flow.arrival_watermarks is None
@@ -92,9 +83,25 @@ def _marks(flow: TimedBatch) -> np.ndarray:
     )
 
 
-def _arrival(flows: list[TimedBatch]) -> np.ndarray | None:
+def arrival_order(flows: list[TimedBatch]) -> np.ndarray | None:
     """The order of rows from several inputs of a union by row number in the stream; None if they are in order."""
     traces = [flow.trace for flow in flows if flow.trace is not None]
     if len({flow.branch for flow in flows}) == 1 or len(traces) < len(flows):
         return None
     return np.argsort(np.concatenate([trace.rows for trace in traces]), kind="stable")
+
+
+def count_late(flows: list[TimedBatch], late: np.ndarray, order: np.ndarray | None, metrics: Metrics) -> None:
+    """Count and record the late rows of each flow; `late` is in the order of arrival."""
+    if order is not None:
+        arrived_late, late = late, np.zeros_like(late)
+        late[order] = arrived_late
+    begin = 0
+    for flow in flows:
+        own = late[begin : begin + flow.batch.num_rows]
+        begin += len(own)
+        flow.note(own)
+        if not flow.counted:
+            missed = int(np.count_nonzero(own))
+            metrics.late += missed
+            metrics.accepted += len(own) - missed

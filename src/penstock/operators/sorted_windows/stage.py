@@ -21,7 +21,7 @@ from penstock.runtime.buffers import ticks_of
 from penstock.runtime.lateness import on_time
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch
-from penstock.state.state_table import StateTable, read_scalars, scalars
+from penstock.state.state_table import StateTable, read_scalars, require_form, scalars
 from penstock.types.time import Time
 
 
@@ -84,6 +84,7 @@ class SortedWindowStage:
         return {"marks": scalars(watermark=self.watermark), "rows": self.waiting.rows.kept(self.layout.keys)}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
+        require_form(tables.keys() <= {"marks", "rows", "ended"})
         self.watermark = read_scalars(tables["marks"])["watermark"]
         self.gate.resume(self.watermark)
         if "rows" in tables:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+KEPT = 4
+
 
 def ship(
     spark: SparkSession, archive: str | os.PathLike[str] | None = None, *, add: Sequence[str] = ()
@@ -57,7 +59,17 @@ def _packed(target: Target, add: Sequence[str]) -> Path:
     """Return the archive from the user's cache, or pack it."""
     folder = _cache()
     path = folder / archive_name(target, add)
-    return path if path.is_file() else pack_archive(path, target, add=add)
+    if not path.is_file():
+        pack_archive(path, target, add=add)
+        _remove_old(folder)
+    return path
+
+
+def _remove_old(folder: Path) -> None:
+    """Remove all but the newest archives: each is a few hundred megabytes. Sessions that run serve theirs from here."""
+    found = sorted(folder.glob("penstock-*.tar.gz"), key=lambda each: each.stat().st_mtime_ns)
+    for each in found[:-KEPT]:
+        each.unlink(missing_ok=True)
 
 
 def _cache() -> Path:

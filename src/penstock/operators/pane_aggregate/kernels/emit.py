@@ -62,6 +62,8 @@ class _Emit:
             else:
                 self._keys_of(w)
             k.set(w, w + 1)
+        with k.if_(w.eq(self.hi)):
+            self.merged.leave()
         self._leave(select(w < self.hi, const(NEED_OUTPUT, I64), const(DONE, I64)), w)
 
     def _keys_of(self, w: Value) -> None:

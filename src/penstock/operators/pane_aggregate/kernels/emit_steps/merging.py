@@ -11,7 +11,7 @@ All keys are processed at once: the algorithms' single state is a row of cells h
   or is divided among threads.
 
 The last two cost the same for every overlap. Their position is stored in `cursor`, so that a call continues
-where the previous one stopped.
+where the previous one stopped: in the same emission, or in a later one (`sliding_cursor.py`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from penstock.algorithms.monoids import Monoid, Values
-from penstock.loop.nodes import I64, Value, Var
+from penstock.loop.abi import CUT, ENTERED, LEFT, PUSHED
+from penstock.loop.nodes import I64, Value, Var, minimum
 from penstock.operators.pane_aggregate.kernels.emit_steps.panes import Panes, Row
-
-PUSHED, CUT, ENTERED, LEFT = range(4)
 
 
 class Merging(Protocol):
@@ -31,6 +30,9 @@ class Merging(Protocol):
 
     def advance(self, w: Value) -> None:
         """Move to window w."""
+
+    def leave(self) -> None:
+        """Take out the panes that are dropped after the last window."""
 
     def read(self, m: int, key: Value) -> Values:
         """Return the states of monoid m over the window, for one key."""
@@ -44,6 +46,9 @@ class InPlace:
 
     def advance(self, w: Value) -> None:
         self.row = self.panes.row(self.panes.first[w])
+
+    def leave(self) -> None:
+        """Do nothing: no pane is taken out."""
 
     def read(self, m: int, key: Value) -> Values:
         return tuple(self.panes.k.var("held", buffer[self.row + key]) for buffer in self.panes.states[m])
@@ -67,6 +72,9 @@ class Recompute:
             for m, row in self.merged.items():
                 panes.update(row, m, begin, panes.monoids[m].merge)
 
+    def leave(self) -> None:
+        """Do nothing: no pane is taken out."""
+
     def read(self, m: int, key: Value) -> Values:
         return _at(self.panes, self.merged[m], key)
 
@@ -88,14 +96,27 @@ class SubtractOnEvict:
             begin = panes.row(pane)
             for m, row in self.running.items():
                 panes.update(row, m, begin, panes.monoids[m].merge)
-        with k.for_(self.cursor[LEFT], first, "pane") as pane:
+        self._take(first)
+        k.store(self.cursor, ENTERED, last)
+        k.store(self.cursor, LEFT, first)
+
+    def _take(self, upto: Value) -> None:
+        """Subtract the panes before a place that have not left yet."""
+        panes = self.panes
+        with panes.k.for_(self.cursor[LEFT], upto, "pane") as pane:
             begin = panes.row(pane)
             for m, row in self.running.items():
                 take = panes.monoids[m].take
                 assert take is not None
                 panes.update(row, m, begin, take)
-        k.store(self.cursor, ENTERED, last)
-        k.store(self.cursor, LEFT, first)
+
+    def leave(self) -> None:
+        """Subtract the panes that no later window holds, while they are still there."""
+        k = self.panes.k
+        gone = k.var("gone", minimum(k.scalar("gone"), self.cursor[ENTERED]))
+        with k.if_(gone > self.cursor[LEFT]):
+            self._take(gone)
+            k.store(self.cursor, LEFT, gone)
 
     def _forget(self, first: Value) -> None:
         """Reset where the window shares no pane with the previous one."""
@@ -151,6 +172,9 @@ class TwoStacks:
             merged = panes.monoids[m].merge(panes.k, panes.cell(m, pane + key), later)
             panes.put(rows, under + panes.columns + key, merged)
 
+    def leave(self) -> None:
+        """Do nothing: no pane is taken out."""
+
     def read(self, m: int, key: Value) -> Values:
         panes = self.panes
         early, late = _at(panes, self.front[m], self.top + key), _at(panes, self.back[m], key)
@@ -190,6 +214,10 @@ class Mergers:
     def advance(self, w: Value) -> None:
         for group in self.groups.values():
             group.advance(w)
+
+    def leave(self) -> None:
+        for group in self.groups.values():
+            group.leave()
 
     def read(self, m: int, key: Value) -> Values:
         return self.groups[self.chosen[m]].read(m, key)

@@ -1,0 +1,32 @@
+"""Write the state of a query to a file."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.state.state import State
+
+
+class Savable:
+    """A run with a state."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """Return the state of the query, to resume from later."""
+
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        storage_options: Mapping[str, object] | None = None,
+        filesystem: object = None,
+    ) -> None:
+        """Write the state to a file, to resume with `open(state=path)` or `run(..., state=path)`.
+
+        The path may be a URI, as in `scan`.
+        """
+        self.state().save(path, storage_options=storage_options, filesystem=filesystem)

@@ -1,0 +1,78 @@
+"""The fold of small pushes: a kernel bound to its table once, of which a push changes the addresses of the columns."""
+
+from __future__ import annotations
+
+from penstock.loop.abi import positions_table
+from penstock.operators.pane_aggregate.merge_tables import kernels_for
+from penstock.operators.pane_aggregate.table import PaneTable
+from penstock.operators.pane_aggregate.worker import Worker
+from penstock.runtime.column_addresses import ColumnAddresses, ColumnLayout
+
+
+class BoundFold:
+    """The fold kernel of a worker's table, for batches of one layout without nulls.
+
+    It holds the arrays whose addresses it was bound to. Every change of a table replaces one of them, so to compare
+    them is to know whether it still fits: nothing has to tell it.
+    """
+
+    __slots__ = ("_bound", "_call", "_columns", "_first_row", "_frame", "_hi", "_layout", "_nullable")
+
+    def __init__(self, worker: Worker, table: PaneTable, layout: ColumnLayout) -> None:
+        kernel = kernels_for(worker.program, worker.nullable, table).fold
+        self._call, self._layout, self._nullable = kernel.call, layout, worker.nullable
+        self._bound = _bound_to(table)
+        names = tuple(binding.column for binding in kernel.bindings)
+        plain = all(binding.role == "values" for binding in kernel.bindings)
+        places = layout.places(names) if plain else None
+        unset = {binding.parameter: 0 for binding in kernel.bindings}
+        limits = {"lo": 0, "hi": 0, "first_row": 0}
+        given = {**unset, **limits, **table.arguments(), "positions": positions_table()}
+        self._frame = None if places is None else kernel.call.standing(given)
+        if self._frame is None or places is None:
+            return
+        at = self._frame.places
+        self._hi, self._first_row = at["hi"], at["first_row"]
+        self._columns = [
+            (at[binding.parameter], place) for binding, place in zip(kernel.bindings, places, strict=True)
+        ]
+
+    def fits(self, worker: Worker, table: PaneTable, layout: ColumnLayout) -> bool:
+        """Whether the kernel is bound to this table as it is now, and to this layout."""
+        head, states, panes, buckets, keys, key_buckets = self._bound
+        return (
+            states is table.states
+            and panes is table.panes
+            and buckets is table.pane_buckets
+            and keys is table.keys
+            and key_buckets is getattr(keys, "buckets", None)
+            and head is table.head
+            and layout is self._layout
+            and self._nullable is worker.nullable
+        )
+
+    def fold(self, columns: ColumnAddresses, rows: int, first_row: int) -> int:
+        """Fold all rows of a batch; return the row before which the kernel stopped. -1: a column holds nulls."""
+        frame = self._frame
+        if frame is None:
+            return -1
+        words, source = frame.words, columns.words
+        for here, there in self._columns:
+            address = source[there]
+            if not address:
+                return -1
+            words[here] = address
+        words[self._hi], words[self._first_row] = rows, first_row
+        return self._call.run(frame.start)
+
+
+def _bound_to(table: PaneTable) -> tuple[object, ...]:
+    keys = table.keys
+    return (
+        table.head,
+        table.states,
+        table.panes,
+        table.pane_buckets,
+        keys,
+        getattr(keys, "buckets", None),
+    )

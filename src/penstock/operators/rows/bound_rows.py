@@ -1,0 +1,80 @@
+"""The rows kernel of small pushes, bound once: a push changes the addresses of the columns and of the results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
+from penstock.runtime.buffers import numpy_type, room
+from penstock.runtime.column_addresses import ColumnLayout, Words
+from penstock.runtime.kernels import OutputCall
+from penstock.runtime.stage import KernelOverflowError, TimedBatch
+
+
+class BoundRows:
+    """The rows kernel for batches of one layout without nulls. `run` returns what it writes, and how many rows."""
+
+    __slots__ = (
+        "_call",
+        "_columns",
+        "_first_row",
+        "_frame",
+        "_head",
+        "_hi",
+        "_outputs",
+        "kernel",
+        "layout",
+        "nullable",
+    )
+
+    def __init__(
+        self,
+        kernel: OutputCall,
+        layout: ColumnLayout,
+        nullable: frozenset[str],
+        passed: set[str],
+        filters: bool,
+    ) -> None:
+        """`passed` are the columns that the kernel does not copy; if it `filters`, it lists the rows that pass."""
+        self.kernel, self.layout, self.nullable, self._call = kernel, layout, nullable, kernel.call
+        self._head = np.zeros(WORDS, np.int64)
+        written = {each.values: numpy_type(each.type) for each in kernel.outputs}
+        written |= {each.valid: np.dtype(np.uint8) for each in kernel.outputs if each.valid is not None}
+        if filters:
+            written["out_row"] = np.dtype(np.int64)
+        names = tuple(binding.column for binding in kernel.bindings)
+        plain = passed <= set(layout.schema.names) and all(each.role == "values" for each in kernel.bindings)
+        places = layout.places(names) if plain else None
+        unset = dict.fromkeys([*written, *(binding.parameter for binding in kernel.bindings)], 0)
+        limits = {"lo": 0, "hi": 0, "first_row": 0, "head": self._head, "positions": positions_table()}
+        self._frame = None if places is None else self._call.standing({**unset, **limits})
+        if self._frame is None or places is None:
+            return
+        at = self._frame.places
+        self._hi, self._first_row = at["hi"], at["first_row"]
+        self._columns = [
+            (at[binding.parameter], place) for binding, place in zip(kernel.bindings, places, strict=True)
+        ]
+        self._outputs = [(name, at[name], dtype) for name, dtype in written.items()]
+
+    def run(self, flow: TimedBatch, words: Words[int]) -> tuple[dict[str, np.ndarray], int] | None:
+        """Run over all rows of a batch, given by the addresses of its columns; None: a column holds nulls."""
+        frame, rows = self._frame, flow.batch.num_rows
+        if frame is None:
+            return None
+        given = frame.words
+        for here, there in self._columns:
+            address = words[there]
+            if not address:
+                return None
+            given[here] = address
+        outputs = {}
+        for name, place, dtype in self._outputs:
+            made = outputs[name] = room(rows, dtype)
+            given[place] = pa.py_buffer(made).address
+        given[self._hi], given[self._first_row] = rows, flow.first_row
+        self._call.run(frame.start)
+        if self._head[ERRORS]:
+            raise KernelOverflowError
+        return outputs, int(self._head[ACCEPTED])
