@@ -78,16 +78,16 @@ class Compiled:
         """The columns of each stream that the query reads, with their declared types."""
         declared = {source.name: source for source in sources_of(self.plan)}
         found: dict[str, set[str]] = {name: set() for name in declared}
-        for each in self.program.objects:
-            if isinstance(each.body, ir.Input):
-                names = {*each.schema.names, each.time.column}
-                found[each.body.stream] |= names
+        for obj in self.program.objects:
+            if isinstance(obj.body, ir.Input):
+                names = {*obj.schema.names, obj.time.column}
+                found[obj.body.stream] |= names
         return {name: _columns(source.schema, found[name]) for name, source in declared.items()}
 
     @cached_property
     def ordered(self) -> bool:
         """Whether the result may depend on the order of rows with equal time."""
-        return any(sees_order(each.body) for each in self.program.objects)
+        return any(sees_order(obj.body) for obj in self.program.objects)
 
     @cached_property
     def predicates(self) -> dict[str, Expr]:
@@ -103,9 +103,9 @@ class Compiled:
     def table_columns(self) -> dict[str, tuple[str, ...]]:
         """The columns of each table that the query reads."""
         found: dict[str, set[str]] = {table.name: set() for table in tables_of(self.plan)}
-        for each in self.program.objects:
-            if isinstance(each.body, jn.Table):
-                found[each.body.name] |= set(each.schema.names)
+        for obj in self.program.objects:
+            if isinstance(obj.body, jn.Table):
+                found[obj.body.name] |= set(obj.schema.names)
         return {
             table.name: tuple(name for name in table.schema.names if name in found[table.name])
             for table in tables_of(self.plan)

@@ -67,9 +67,9 @@ def _spliced(node: nodes.Expr) -> nodes.Expr:
     if not isinstance(node, nodes.Call) or node.function not in ("and", "or"):
         return node
     operands: dict[nodes.Expr, None] = {}
-    for each in node.args:
-        same = isinstance(each, nodes.Call) and each.function == node.function
-        operands |= dict.fromkeys(each.args if same and isinstance(each, nodes.Call) else (each,))
+    for arg in node.args:
+        same = isinstance(arg, nodes.Call) and arg.function == node.function
+        operands |= dict.fromkeys(arg.args if same and isinstance(arg, nodes.Call) else (arg,))
     return nodes.Call(node.function, tuple(operands)) if len(operands) > 1 else next(iter(operands))
 
 
@@ -96,8 +96,8 @@ def row_fields(
 ) -> tuple[Field, ...]:
     """Resolve the columns of a projection."""
     fields = window_fields(exprs, named, schema, time, what)
-    for each in fields:
-        _refuse_aggregates(each.expr, what)
+    for field in fields:
+        _refuse_aggregates(field.expr, what)
     return fields
 
 
@@ -124,7 +124,11 @@ def _refuse_constants(named: Mapping[str, object], schema: pa.Schema, what: str)
 
 def flat(given: Iterable[object]) -> list[object]:
     """Flatten lists of arguments."""
-    return [part for each in given for part in (each if isinstance(each, (list, tuple)) else [each])]
+    return [
+        part
+        for argument in given
+        for part in (argument if isinstance(argument, (list, tuple)) else [argument])
+    ]
 
 
 def _name_of(given: object, what: str) -> str:

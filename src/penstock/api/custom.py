@@ -60,7 +60,7 @@ def aggregate(
         if call is not None
     }
     arity = max(functions["add"].parameters() - 1, 0)
-    traced = {role: _traced(each, state, arity) for role, each in functions.items()}
+    traced = {role: _traced(function, state, arity) for role, function in functions.items()}
     definition = Definition(
         arity,
         state.init,

@@ -64,7 +64,7 @@ def named(plan: Plan) -> Named:
 
 def single_named(plan: Plan) -> Plan:
     """Reject two different streams of one name."""
-    names = [*(each.name for each in sources_of(plan)), *(each.name for each in tables_of(plan))]
+    names = [*(source.name for source in sources_of(plan)), *(table.name for table in tables_of(plan))]
     twice = repeated(names)
     if twice:
         raise BindingError(f"two different streams are named {twice[0]!r}; give one of them another name")

@@ -49,7 +49,7 @@ class Function:
             given = inspect.signature(self.call).parameters.values()
         except (TypeError, ValueError) as error:
             raise self.error(f"its parameters are not known; wrap it in a lambda ({error})") from error
-        needed = [each for each in given if each.default is each.empty]
+        needed = [argument for argument in given if argument.default is argument.empty]
         odd = [
             each.name
             for each in needed
@@ -100,15 +100,15 @@ class Function:
 
     def _refuse_foreign(self, node: nodes.Expr, own: frozenset[Symbol]) -> None:
         """Reject columns that are not symbols, even of the same name, and other aggregates."""
-        for each in nodes.walk(node):
-            if isinstance(each, nodes.Column) and each not in own:
+        for part in nodes.walk(node):
+            if isinstance(part, nodes.Column) and part not in own:
                 raise self.error(
-                    f"it reads the column {show(each)}, but sees its parameters only: give add one more "
+                    f"it reads the column {show(part)}, but sees its parameters only: give add one more "
                     "parameter, and pass the column where the aggregate is used"
                 )
-            if isinstance(each, nodes.Aggregate):
+            if isinstance(part, nodes.Aggregate):
                 raise self.error(
-                    f"it uses the aggregate {show(each)}; combine aggregates outside of each other"
+                    f"it uses the aggregate {show(part)}; combine aggregates outside of each other"
                 )
 
 
@@ -122,7 +122,7 @@ class Symbol(nodes.Column):
 def symbols(columns: Iterable[nodes.Column]) -> list[Symbol]:
     """Return symbols for columns, distinct from those of any other trace."""
     trace = object()
-    return [Symbol(each.name, trace) for each in columns]
+    return [Symbol(column.name, trace) for column in columns]
 
 
 def _column(node: nodes.Expr) -> nodes.Expr:

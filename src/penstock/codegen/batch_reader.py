@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # The struct of an array by the Arrow C data interface, in words.
 _ARRAY_WORDS = 10
 _LENGTH, _NULLS, _OFFSET, _BUFFERS, _CHILDREN, _RELEASE = 0, 1, 2, 5, 6, 8
-_LANES = 8  # SIMD lanes
+_LANES = 8  # SIMD partitions
 _MOST = (1 << 63) - 2  # no row moves the watermark to the end of time
 
 
@@ -43,7 +43,7 @@ def _word(base: str, place: int | str, name: str, kind: str = "i64") -> str:
 
 
 # Times in order, of which the first is not behind, need no look at each row: rows are compared with their neighbours,
-# in SIMD lanes. Else the watermark is followed row by row.
+# in SIMD partitions. Else the watermark is followed row by row.
 _TEXT = f"""
 declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.smin.i64(i64, i64)
@@ -211,7 +211,7 @@ class BatchReader:
         call = self._call or self._made()
         exported = array("q", _EMPTY)
         at = exported.buffer_info()[0]
-        batch._export_to_c(at)  # noqa: SLF001 - the public form also exports the schema, which takes as long again
+        batch._export_to_c(at)  # noqa: SLF001 - the public form returns capsules, and exports the schema too
         return call(at, layout.buffer_info()[0], words.buffer_info()[0]) >= 0
 
     def _made(self) -> Callable[..., int]:

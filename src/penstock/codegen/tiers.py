@@ -120,9 +120,9 @@ class TieredKernel:
         if self._settled:
             return code.through([frame], [shares])[0]
         started = self._clock()
-        went = code.through([frame], [shares], TRIAL)[0]
+        progress = code.through([frame], [shares], TRIAL)[0]
         self._spend(self._clock() - started)
-        return went
+        return progress
 
     def together(self, frames: Sequence[Frame], shares: Sequence[Morsels]) -> list[Progress] | None:
         """Process morsels on several threads; None until FULL code exists or is being compiled."""

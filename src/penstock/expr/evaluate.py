@@ -116,7 +116,7 @@ def _call(call: Call, inner: _Inner) -> _Step:
     function = FUNCTIONS[call.function]
     args = [inner.step(arg) for arg in call.args]
     operands = [operand_of(arg, inner.type(arg)) for arg in call.args]
-    types = tuple(each.type for each in known_operands(operands))
+    types = tuple(operand.type for operand in known_operands(operands))
     setting = Setting(types, inner.type(call), dict(call.options))
 
     def value(row: Row, reduced: Sequence[Any], known: dict[int, Any]) -> Any:

@@ -73,7 +73,7 @@ class Interning(type):
     def _complete(cls, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
         """Return the values of all fields, in order."""
         if not cls._defaults:
-            cls._defaults = tuple(each.default for each in fields(cls))  # type: ignore[arg-type]
+            cls._defaults = tuple(field.default for field in fields(cls))  # type: ignore[arg-type]
         rest = cls._defaults[len(args) :]
         if named:
             names: tuple[str, ...] = cls.__match_args__[len(args) :]  # type: ignore[attr-defined]
@@ -109,7 +109,7 @@ class Node(metaclass=Interning):
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
         """Copy and unpickle by construction."""
-        return type(self), tuple(getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
 
 
 def ordered(roots: Iterable[N], below: Callable[[N], Sequence[N]]) -> list[N]:

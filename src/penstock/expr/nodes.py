@@ -121,7 +121,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 def composites(expr: Expr) -> list[Composite]:
     """List the direct subexpressions that are neither columns nor constants."""
-    return [each for each in children(expr) if isinstance(each, Node)]
+    return [child for child in children(expr) if isinstance(child, Node)]
 
 
 def with_children(expr: Expr, new: tuple[Expr, ...]) -> Expr:
@@ -190,8 +190,8 @@ def occurrences(*exprs: Expr) -> list[tuple[Expr, int]]:
     """List the distinct nodes, parents first, each with the number of times it occurs in the expressions written as trees."""
     nodes = ordered(*exprs)
     counts = dict.fromkeys(map(id, nodes), 0)
-    for each in exprs:
-        counts[id(each)] += 1
+    for operand in exprs:
+        counts[id(operand)] += 1
     for node in reversed(nodes):
         for child in children(node):
             counts[id(child)] += counts[id(node)]

@@ -120,7 +120,7 @@ def _aggregate(node: Aggregate, parts: Parts) -> str:
 def _unusual(node: Aggregate) -> Iterator[str]:
     """Print the options that differ from the default; a required option is printed without its name."""
     known = AGGREGATES.get(node.function)
-    usual = {each.name: each.default for each in known.options} if known else {}
+    usual = {option.name: option.default for option in known.options} if known else {}
     for name, value in node.options:
         if name in usual and usual[name] is None:
             yield _option(value)

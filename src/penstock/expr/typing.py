@@ -120,8 +120,8 @@ def operand_of(expr: Expr, dtype: pa.DataType) -> Operand:
 
 def known_operands(operands: Sequence[Operand]) -> list[Operand]:
     """Give untyped nulls the type of the first typed operand, int64 if there is none."""
-    typed = next((each for each in operands if each.kind != "null"), Operand(pa.int64()))
-    return [Operand(typed.type) if each.kind == "null" else each for each in operands]
+    typed = next((operand for operand in operands if operand.kind != "null"), Operand(pa.int64()))
+    return [Operand(typed.type) if operand.kind == "null" else operand for operand in operands]
 
 
 def _call_type(call: Call, schema: pa.Schema, reduced: Sequence[pa.DataType]) -> pa.DataType:

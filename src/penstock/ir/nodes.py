@@ -182,7 +182,7 @@ class Program:
     _by_name: dict[str, Object] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_by_name", {each.name: each for each in self.objects})
+        object.__setattr__(self, "_by_name", {obj.name: obj for obj in self.objects})
 
     def __getitem__(self, name: str) -> Object:
         return self._by_name[name]

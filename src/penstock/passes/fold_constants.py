@@ -33,7 +33,7 @@ Fold = Callable[[Expr], Expr]
 def fold_constants(program: Program) -> Program:
     """Fold every expression of the program."""
     return Program(
-        tuple(replace(each, body=_body(each.body, program)) for each in program.objects), program.output
+        tuple(replace(obj, body=_body(obj.body, program)) for obj in program.objects), program.output
     )
 
 
@@ -53,8 +53,8 @@ def _body(body: Body, program: Program) -> Body:
 
 
 def _signals(program: temporal.Program, sources: Sequence[pa.Schema]) -> temporal.Program:
-    schemas = {each.name: each.schema for each in program.objects}
-    objects = tuple(replace(each, body=_signal(each, schemas, sources)) for each in program.objects)
+    schemas = {obj.name: obj.schema for obj in program.objects}
+    objects = tuple(replace(obj, body=_signal(obj, schemas, sources)) for obj in program.objects)
     return replace(program, objects=objects)
 
 
@@ -63,7 +63,9 @@ def _signal(this: temporal.Object, schemas: Schemas, sources: Sequence[pa.Schema
         case temporal.Sampled() as body:
             return replace(body, fields=_fields(body.fields, _folding(sources[int(body.input)])))
         case temporal.Expression() | temporal.Feedback() as body:
-            reductions = tuple(_reduction(each, _folding(schemas[each.source])) for each in body.reductions)
+            reductions = tuple(
+                _reduction(reduction, _folding(schemas[reduction.source])) for reduction in body.reductions
+            )
             fold = _folding(scope(body, schemas, this.schema.types[0]), reduced_types(body, schemas))
             return replace(body, reductions=reductions, fields=_fields(body.fields, fold))
         case body:
@@ -72,7 +74,7 @@ def _signal(this: temporal.Object, schemas: Schemas, sources: Sequence[pa.Schema
 
 def _windowed(body: Reduce | Attach, source: Object) -> Reduce | Attach:
     before = _folding(source.schema)
-    reductions = tuple(_reduction(each, before) for each in body.reductions)
+    reductions = tuple(_reduction(reduction, before) for reduction in body.reductions)
     after = _folding(result_scope(body, source), result_types(body, source))
     folded = replace(
         body,
@@ -90,7 +92,7 @@ def _reduction(reduction: _Reduction, fold: Fold) -> _Reduction:
 
 def _fields(fields: tuple[Field, ...], fold: Fold) -> tuple[Field, ...]:
     return tuple(
-        each if (folded := fold(each.expr)) is each.expr else Field(each.name, folded) for each in fields
+        field if (folded := fold(field.expr)) is field.expr else Field(field.name, folded) for field in fields
     )
 
 
@@ -147,10 +149,10 @@ def _simplified(expr: Expr) -> Expr:
 
 def _absorbed(whole: Call, *, neutral: bool) -> Expr:
     """Remove the neutral operands of `and` (true) or `or` (false); the opposite constant is the result."""
-    opposite = next((each for each in whole.args if _is(each, value=not neutral)), None)
+    opposite = next((arg for arg in whole.args if _is(arg, value=not neutral)), None)
     if opposite is not None:
         return opposite
-    rest = tuple(each for each in whole.args if not _is(each, value=neutral))
+    rest = tuple(arg for arg in whole.args if not _is(arg, value=neutral))
     if len(rest) == len(whole.args):
         return whole
     return Call(whole.function, rest) if len(rest) > 1 else (*rest, whole.args[0])[0]

@@ -40,7 +40,7 @@ GROWTH = 32
 def fuse_samples(program: Program) -> Program:
     """Fuse each object with its sources until none is left to fuse with; sources are complete before their readers."""
     graph = Redefinitions(program)
-    windowed = {each.body.source for each in program.objects if isinstance(each.body, Reduce | Attach)}
+    windowed = {obj.body.source for obj in program.objects if isinstance(obj.body, Reduce | Attach)}
     done: list[Object] = []
     waiting = deque(program.objects)
     while waiting:
@@ -111,7 +111,7 @@ def _into_window(
         body,
         source=samples.source,
         keys=inlined_fields(body.keys, known),
-        reductions=tuple(inlined_reduction(each, known) for each in body.reductions),
+        reductions=tuple(inlined_reduction(reduction, known) for reduction in body.reductions),
         where=then(samples.where, where, total=total),
     )
     if isinstance(fused, Attach):
@@ -155,13 +155,13 @@ def _into_branches(
     branches = [graph[name] for name in merge.sources]
     if not _same_time(this, body, before):
         return None
-    if not any(isinstance(each.body, Samples | Reduce) for each in branches):
+    if not any(isinstance(branch.body, Samples | Reduce) for branch in branches):
         return None
     if _size_of(body) * (len(branches) - 1) > GROWTH:
         return None
     pushed = tuple(
-        Object(f"{this.name}_{index}", replace(body, source=each.name), this.schema, _renamed(each, this))
-        for index, each in enumerate(branches)
+        Object(f"{this.name}_{index}", replace(body, source=branch.name), this.schema, _renamed(branch, this))
+        for index, branch in enumerate(branches)
     )
     return (*pushed, replace(this, body=Merge(tuple(each.name for each in pushed))))
 
@@ -223,24 +223,24 @@ def _growth(this: Object, fields: tuple[Field, ...]) -> int:
     for node, count in occurrences(*_expressions(this)):
         if isinstance(node, Column):
             uses[node.name] += count
-    return sum((uses[each.name] - 1) * _size(each.expr) for each in fields if uses[each.name] > 1)
+    return sum((uses[field.name] - 1) * _size(field.expr) for field in fields if uses[field.name] > 1)
 
 
 def _expressions(this: Object) -> Iterable[Expr]:
     match this.body:
         case Samples(where=where, fields=fields):
-            return (*(each.expr for each in fields), *_given(where))
+            return (*(field.expr for field in fields), *_given(where))
         case Reduce(keys=keys, reductions=reductions, where=where):
-            return (*(each.expr for each in keys), *_arguments(reductions), *_given(where))
+            return (*(key.expr for key in keys), *_arguments(reductions), *_given(where))
         case Attach(keys=keys, reductions=reductions, where=where, fields=fields):
-            named = (each.expr for each in (*keys, *fields))
+            named = (key.expr for key in (*keys, *fields))
             return (*named, *_arguments(reductions), *_given(where))
         case _:
             return ()
 
 
 def _arguments(reductions: tuple[Reduction, ...]) -> Iterable[Expr]:
-    return (expr for each in reductions for expr in (*each.args, *_given(each.where)))
+    return (expr for reduction in reductions for expr in (*reduction.args, *_given(reduction.where)))
 
 
 def _given(expr: Expr | None) -> tuple[Expr, ...]:
@@ -248,7 +248,7 @@ def _given(expr: Expr | None) -> tuple[Expr, ...]:
 
 
 def _size_of(body: Samples) -> int:
-    return sum(_size(expr) for expr in (*(each.expr for each in body.fields), *_given(body.where)))
+    return sum(_size(expr) for expr in (*(field.expr for field in body.fields), *_given(body.where)))
 
 
 def _size(expr: Expr) -> int:

@@ -52,6 +52,6 @@ def optimise(
 
 def _keeping(before: Program, after: Program) -> Program:
     """Keep the objects that a pass left as they were, so that they are not verified again."""
-    kept = {each.name: each for each in before.objects}
-    objects = tuple(kept[each.name] if kept.get(each.name) == each else each for each in after.objects)
+    kept = {obj.name: obj for obj in before.objects}
+    objects = tuple(kept[obj.name] if kept.get(obj.name) == obj else obj for obj in after.objects)
     return Program(objects, after.output)

@@ -51,8 +51,8 @@ def push_filter(program: Program) -> Program:
 
 
 def _step(program: Program) -> Program | None:
-    for each in program.objects:
-        pushed = _pushed(each, program)
+    for obj in program.objects:
+        pushed = _pushed(obj, program)
         if pushed is not None:
             return pushed
     return None
@@ -124,7 +124,7 @@ def _below_distinct(
 
 
 def _fresh(name: str, program: Program) -> str:
-    taken = {each.name for each in program.objects}
+    taken = {obj.name for obj in program.objects}
     while name in taken:
         name += "_"
     return name
@@ -153,7 +153,7 @@ def _visible(body: Reduce | Attach) -> Definitions:
             if isinstance(body.domain, CarriedWindow)
             else {n: e for n, e in keys.items() if n not in WINDOW_BOUNDS}
         )
-    found = {each.name: keys.get(each.expr.name) for each in body.fields if isinstance(each.expr, Column)}
+    found = {field.name: keys.get(field.expr.name) for field in body.fields if isinstance(field.expr, Column)}
     return {name: expr for name, expr in found.items() if expr is not None}
 
 

@@ -111,7 +111,7 @@ def _annotations(cls: Any) -> Mapping[str, Any]:
     # Some modules of the grammar reference classes they cannot import; `nodes` has all of them.
     scope = {**vars(nodes), **vars(sys.modules[cls.__module__])}
     given = get_type_hints(cls, localns=scope)
-    return {each.name: given[each.name] for each in fields(cls) if each.init}
+    return {column.name: given[column.name] for column in fields(cls) if column.init}
 
 
 def _name(cls: type) -> str:
@@ -132,7 +132,9 @@ class _Writer:
 
     def place(self, node: Any) -> int:
         if id(node) not in self._places:
-            has = {each.name: self.value(getattr(node, each.name)) for each in fields(node) if each.init}
+            has = {
+                column.name: self.value(getattr(node, column.name)) for column in fields(node) if column.init
+            }
             self._places[id(node)] = self._add({"is": _name(type(node)), "has": has})
         return self._places[id(node)]
 
@@ -225,7 +227,7 @@ class _Reader:
             case int():
                 return given if abs(given) <= _LARGEST else _refuse("a number in it is too large")
             case list():
-                return tuple(self._value(each) for each in given)
+                return tuple(self._value(argument) for argument in given)
             case {"node": at, **others} if not others:
                 return self._nodes[_place(at, len(self._nodes))]
             case {"float": ("nan" | "inf" | "-inf") as name, **others} if not others:
@@ -265,7 +267,7 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is object or hint is Any:
         return value is None or isinstance(value, bool | int | float | str | bytes | tuple | Definition)
     if origin in (Union, UnionType):
-        return any(_fits(value, each) for each in args)
+        return any(_fits(value, arg) for arg in args)
     if origin is tuple and args[-1:] == (...,):
         return isinstance(value, tuple) and all(_fits(each, args[0]) for each in value)
     if origin is tuple:

@@ -268,7 +268,7 @@ def rewrite(plan: Plan, rule: Callable[[Plan], Plan]) -> Plan:
     """Apply `rule` to every distinct node once, inputs first."""
     made: dict[int, Plan] = {}
     for node in ordered(plan):
-        below = tuple(made[id(each)] for each in inputs(node))
+        below = tuple(made[id(input_)] for input_ in inputs(node))
         made[id(node)] = rule(node if below == inputs(node) else with_inputs(node, below))
     return made[id(plan)]
 

@@ -13,7 +13,7 @@ def split_aggregates(expr: Expr, found: list[Aggregate] | None = None) -> tuple[
     Call(function='sub', args=(Column(name='p'), Reduced(index=0)), options=())
     """
     aggregates = [] if found is None else found
-    places = {each: place for place, each in enumerate(aggregates)}
+    places = {aggregate: place for place, aggregate in enumerate(aggregates)}
 
     def rule(node: Expr) -> Expr:
         if not isinstance(node, Aggregate):

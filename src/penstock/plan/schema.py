@@ -85,7 +85,7 @@ def source_schema(source: Source) -> pa.Schema:
 
 def typed(fields: Iterable[Field], schema: pa.Schema) -> list[pa.Field]:
     """Return the typed fields of a node over its input."""
-    return [pa.field(each.name, type_of(each.expr, schema)) for each in fields]
+    return [pa.field(column.name, type_of(column.expr, schema)) for column in fields]
 
 
 def bounds(time: Time) -> list[pa.Field]:
@@ -155,7 +155,7 @@ def _carries_window(plan: Plan) -> bool:
         case AsofJoin(left=left) | RollingJoin(left=left):
             return carries_window(left)
         case Union(inputs=several):
-            return all(carries_window(each) for each in several)
+            return all(carries_window(reduction) for reduction in several)
         case Project(input=inner, fields=fields):
             untouched = all(Field(name, Column(name)) in fields for name in (WINDOW_START, WINDOW_END))
             return untouched and carries_window(inner)
@@ -185,7 +185,7 @@ def _sequences(plan: Plan) -> frozenset[pa.DataType]:
         case Source(sequence=str() as name, schema=schema):
             return frozenset({value_type(schema.field(name).type)})
         case Filter() | Project() | Union() | Distinct() | Lookback() | TopK():
-            return frozenset().union(*(sequences_of(each) for each in inputs(plan)))
+            return frozenset().union(*(sequences_of(input_) for input_ in inputs(plan)))
         case AsofJoin(left=left) | RollingJoin(left=left):
             return sequences_of(left)
         case _:

@@ -131,8 +131,10 @@ def _by(by: tuple[str, ...]) -> str:
 
 def _fields(fields: tuple[Field, ...]) -> str:
     shown = [
-        name(each.name) if each.expr == Column(each.name) else f"{name(each.name)} = {show_expr(each.expr)}"
-        for each in fields
+        name(field.name)
+        if field.expr == Column(field.name)
+        else f"{name(field.name)} = {show_expr(field.expr)}"
+        for field in fields
     ]
     return f"[{', '.join(shown)}]"
 

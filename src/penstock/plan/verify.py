@@ -59,7 +59,7 @@ def verify(plan: Plan) -> Plan:
 
 def _copies(plan: Plan) -> int:
     """Count the paths on which a row of a source reaches a node."""
-    several = [each.facts["copies"] for each in inputs(plan)]
+    several = [input_.facts["copies"] for input_ in inputs(plan)]
     return sum(several) if isinstance(plan, Union) else max(several, default=1)
 
 
@@ -76,9 +76,14 @@ def _node(plan: Plan) -> None:
             _require(not has_aggregate(predicate), "a filter holds an aggregate")
             _require(kind_of(type_of(predicate, schema_of(inner))) == "bool", "a filter is not boolean")
         case Project(fields=fields):
-            _require(not any(has_aggregate(each.expr) for each in fields), "a projection holds an aggregate")
+            _require(
+                not any(has_aggregate(field.expr) for field in fields), "a projection holds an aggregate"
+            )
         case Union(inputs=several):
-            _union([schema_of(each) for each in several], [time_of(each).type for each in several])
+            _union(
+                [schema_of(reduction) for reduction in several],
+                [time_of(reduction).type for reduction in several],
+            )
         case Distinct(input=inner, subset=subset):
             _known(subset, schema_of(inner))
         case Aggregate() | Attach():
@@ -90,7 +95,7 @@ def _node(plan: Plan) -> None:
             _known([*by, time_of(inner).column], schema_of(inner))
             _require(len(spans) == len(fields) > 0, "a look-back needs fields for each span")
         case Intervals(inputs=several, program=program):
-            verify_signals(program, [(schema_of(each), time_of(each)) for each in several])
+            verify_signals(program, [(schema_of(reduction), time_of(reduction)) for reduction in several])
         case Table():
             pass
         case Join() | AsofJoin() | RollingJoin():
@@ -109,8 +114,8 @@ def _source(source: Source) -> None:
 
 def _union(schemas: list[pa.Schema], times: list[pa.DataType]) -> None:
     columns = [{field.name: field.type for field in schema} for schema in schemas]
-    _require(all(each == columns[0] for each in columns), "the inputs of a union differ in their columns")
-    _require(all(each == times[0] for each in times), "the inputs of a union differ in their time")
+    _require(all(column == columns[0] for column in columns), "the inputs of a union differ in their columns")
+    _require(all(time == times[0] for time in times), "the inputs of a union differ in their time")
 
 
 def _join(plan: Join | AsofJoin | RollingJoin) -> None:
@@ -164,8 +169,8 @@ def _window(window: Window, over: Plan) -> None:
 
 
 def _fields_of_groups(fields: tuple[Field, ...], groups: set[str]) -> None:
-    for each in fields:
-        _require(outer_columns(each.expr) <= groups, "a field reads a column that varies inside a window")
+    for field in fields:
+        _require(outer_columns(field.expr) <= groups, "a field reads a column that varies inside a window")
 
 
 def outer_columns(expr: Expr) -> frozenset[str]:

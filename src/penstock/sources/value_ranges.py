@@ -74,7 +74,7 @@ def _outcomes(expr: Expr, parts: tuple[Outcomes, ...], ranges: Mapping[str, Rang
         case Call("or"):
             return reduce(partial(_pairs, logic.either), parts)
         case Call("not"):
-            return frozenset(None if each is None else not each for each in parts[0])
+            return frozenset(None if part is None else not part for part in parts[0])
         case Call("is_null", (Column(name),)):
             return _null_test(ranges.get(name), when_null=True)
         case Call("is_not_null", (Column(name),)):

@@ -29,7 +29,7 @@ def spark_filter(expr: Expr, schema: pa.Schema) -> SparkColumn | None:
 def _translated(expr: Expr, parts: tuple[SparkColumn | None, ...], schema: pa.Schema) -> SparkColumn | None:
     from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
 
-    known = [each for each in parts if each is not None]
+    known = [part for part in parts if part is not None]
     match expr:
         case Call("and"):
             return reduce(and_, known) if known else None

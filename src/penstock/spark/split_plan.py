@@ -55,7 +55,7 @@ def cut(compiled: Compiled, keys: Mapping[str, tuple[Expr, ...]]) -> Cut:
 
 def inputs_of(compiled: Compiled) -> dict[str, str]:
     """Map each stream to the name of its input object in the program."""
-    return {each.body.stream: each.name for each in compiled.program.objects if isinstance(each.body, Input)}
+    return {obj.body.stream: obj.name for obj in compiled.program.objects if isinstance(obj.body, Input)}
 
 
 def _sender(source: Source, columns: tuple[str, ...], where: Expr | None, keys: tuple[Expr, ...]) -> Sender:

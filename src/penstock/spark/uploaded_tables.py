@@ -36,7 +36,7 @@ def handed_over(
 
     Rows get a time column, if the time is implied, and a position column, which orders rows of equal time as in this process.
     """
-    here = [each for each in sources_of(stream.plan) if is_here(bound[each.name])]
+    here = [source for source in sources_of(stream.plan) if is_here(bound[source.name])]
     if not here:
         return stream, dict(bound)
     placed = _can_be_placed(stream.plan)

@@ -54,20 +54,20 @@ class _Translation:
 
     def _steps(self, plan: pl.Plan) -> Iterator[pl.Plan]:
         """Yield the inputs to define first, then define the plan."""
-        for each in pl.inputs(plan):
-            if id(each) not in self.by_node:
-                yield each
+        for input_ in pl.inputs(plan):
+            if id(input_) not in self.by_node:
+                yield input_
             if isinstance(plan, pl.Union):
-                self._in_order(each, schema_of(plan))
+                self._in_order(input_, schema_of(plan))
         self.by_node[id(plan)] = self._translate(plan)
 
     def _translate(self, plan: pl.Plan) -> str:
         schema = schema_of(plan)
         match plan:
             case pl.Union(inputs=several):
-                body: ir.Body = ir.Merge(tuple(self._in_order(each, schema) for each in several))
+                body: ir.Body = ir.Merge(tuple(self._in_order(reduction, schema) for reduction in several))
             case pl.Intervals(inputs=several, program=program):
-                body = ir.Signals(tuple(self.name_of(each) for each in several), program)
+                body = ir.Signals(tuple(self.name_of(reduction) for reduction in several), program)
             case pl.Source(name=name, sequence=sequence):
                 body = ir.Input(name, sequence)
             case pl.Table(name=name):
@@ -84,8 +84,8 @@ class _Translation:
         own = schema_of(plan)
         if own.names == schema.names:
             return name
-        fields = tuple(ex.Field(each, ex.Column(each)) for each in schema.names)
-        ordered = pa.schema([own.field(each) for each in schema.names])
+        fields = tuple(ex.Field(column_name, ex.Column(column_name)) for column_name in schema.names)
+        ordered = pa.schema([own.field(column_name) for column_name in schema.names])
         return self._define(ir.Samples(name, None, fields), ordered, time_of(plan))
 
     def _define(self, body: ir.Body, schema: pa.Schema, time: Time) -> str:
@@ -141,7 +141,7 @@ def _body(plan: pl.Plan, source: str, schema: pa.Schema) -> ir.Body:
 def _windowed(plan: pl.Aggregate | pl.Attach, source: str, schema: pa.Schema) -> ir.Body:
     """Collect each reduction once; columns that no field defines pass through under their names."""
     reductions: dict[ir.Reduction, int] = {}
-    defined = {each.name: _reduced(each.expr, reductions) for each in plan.fields}
+    defined = {column.name: _reduced(column.expr, reductions) for column in plan.fields}
     fields = tuple(ex.Field(name, defined.get(name, ex.Column(name))) for name in schema.names)
     made = ir.Reduce if isinstance(plan, pl.Aggregate) else ir.Attach
     return made(source, plan.window, _keys(plan.by), tuple(reductions), fields)

@@ -38,7 +38,7 @@ def uses_of(where: Sequence[ex.Expr | None], *values: ex.Expr) -> list[Use]:
     """List the uses of values under conditions applied in order, and of the conditions themselves."""
     known = tuple(each for each in where if each is not None)
     tests = [Use(known[:place], each) for place, each in enumerate(known)]
-    return tests + [Use(known, each) for each in values]
+    return tests + [Use(known, value) for value in values]
 
 
 @dataclass
@@ -145,5 +145,7 @@ def _compares_text(expr: ex.Expr, schema: pa.Schema) -> bool:
 
 
 def _is_text_test(column: ex.Column, literals: tuple[ex.Literal, ...], schema: pa.Schema) -> bool:
-    short = all(each.value is None or len(str(each.value).encode()) <= LONGEST_LITERAL for each in literals)
+    short = all(
+        literal.value is None or len(str(literal.value).encode()) <= LONGEST_LITERAL for literal in literals
+    )
     return is_text(schema.field(column.name).type) and short

@@ -49,7 +49,9 @@ class Lowering(Scope):
     def _missing(self, expr: ex.Expr) -> Sequence[ex.Expr]:
         """List the operands that are lowered with every use of a node: not the values of a `Case`."""
         operands = [expr.branches[0][0]] if isinstance(expr, ex.Case) else ex.children(expr)
-        return [each for each in operands if isinstance(each, ex.Composite) and each not in self.known]
+        return [
+            operand for operand in operands if isinstance(operand, ex.Composite) and operand not in self.known
+        ]
 
     def _lowered(self, expr: ex.Expr) -> Lowered:
         if self.failures is None:

@@ -78,8 +78,8 @@ class Scope(ABC):
     def any_of(self, conditions: Sequence[Value]) -> Value | None:
         """Bind the disjunction of conditions to a variable; None if there are none."""
         found: Value | None = None
-        for each in conditions:
-            found = self.k.var("failed", each if found is None else found | each)
+        for condition in conditions:
+            found = self.k.var("failed", condition if found is None else found | condition)
         return found
 
     def valid(self, expr: ex.Expr) -> Value | None:

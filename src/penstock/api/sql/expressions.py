@@ -162,10 +162,12 @@ class Translator:
         values = node.args.get("expressions") or []
         if not values:
             raise self.text.error("IN takes a list of values", node)
-        if all(isinstance(each, exp.Literal | exp.Boolean | exp.Neg) and _constant(each) for each in values):
-            pairs = [self._alike(node.this, each) for each in values]
+        if all(
+            isinstance(value, exp.Literal | exp.Boolean | exp.Neg) and _constant(value) for value in values
+        ):
+            pairs = [self._alike(node.this, value) for value in values]
             return pairs[0][0].is_in([constant_of(right) for _, right in pairs])
-        found = [a == b for a, b in (self._alike(node.this, each) for each in values)]
+        found = [a == b for a, b in (self._alike(node.this, value) for value in values)]
         whole = found[0]
         for each in found[1:]:
             whole |= each
@@ -175,10 +177,10 @@ class Translator:
         branches = [node] if isinstance(node, exp.If) else node.args.get("ifs") or []
         subject = None if isinstance(node, exp.If) else node.this
         made = None
-        for each in branches:
-            first, second = (None, None) if subject is None else self._alike(subject, each.this)
-            condition = self(each.this) if first is None else first == second
-            made = (when(condition) if made is None else made.when(condition)).then(self(each.args["true"]))
+        for branch in branches:
+            first, second = (None, None) if subject is None else self._alike(subject, branch.this)
+            condition = self(branch.this) if first is None else first == second
+            made = (when(condition) if made is None else made.when(condition)).then(self(branch.args["true"]))
         if made is None:
             raise self.text.error("this CASE has no WHEN", node)
         default = node.args.get("false" if isinstance(node, exp.If) else "default")

@@ -55,7 +55,7 @@ class Text:
 
 def span_of(node: exp.Expression) -> tuple[int, int] | None:
     """Return the first positioned word of a node, or of its closest parent that has one."""
-    metas = [each.meta for each in node.walk() if each.meta.get("start") is not None]
+    metas = [part.meta for part in node.walk() if part.meta.get("start") is not None]
     if metas:
         first = min(metas, key=lambda meta: int(meta["start"]))
         return int(first["start"]), int(first["end"])

@@ -27,7 +27,7 @@ class Fragments:
 
     @property
     def wide(self) -> bool:
-        return not any(each.guarded for each in self.specs)
+        return not any(spec.guarded for spec in self.specs)
 
     def relaid(self, specs: Sequence[StateSpec], sources: Sequence[int]) -> Fragments:
         """The same fragments with other states: the i-th new state continues the old state `sources[i]`.

@@ -23,5 +23,5 @@ def fold_in_parallel(workers: Sequence[Worker], tasks: Sequence[Task]) -> None:
     if any(other.call is not call for other in made):
         return
     found = call.together([each.frame for each in made], [task.shares for task in tasks])
-    for (worker, given, task), went in zip(team, found or (), strict=False):
-        worker.went(given, task, went)
+    for (worker, given, task), progress in zip(team, found or (), strict=False):
+        worker.progress(given, task, progress)

@@ -75,23 +75,25 @@ class WindowStage:
         self.seen_null: frozenset[str] = frozenset()
         self.carried = program.carried
 
-    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
         """Fold rows in. Before a partly late row is added, emit the windows that were complete at its arrival."""
-        for place, flow in enumerate(flows):
-            if not self._folds_directly(flow):
-                return self._push_slowly(flows[place:])
+        for place, timed_batch in enumerate(timed_batches):
+            if not self._folds_directly(timed_batch):
+                return self._push_slowly(timed_batches[place:])
         return []
 
-    def _push_slowly(self, flows: list[TimedBatch]) -> list[TimedBatch]:
+    def _push_slowly(self, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
         results: list[TimedBatch] = []
         waiting: list[TimedBatch] = []
-        for flow in flows:
-            for part, complete in self._parts(self.on_time(flow)):
+        for timed_batch in timed_batches:
+            for part, complete in self._parts(self.on_time(timed_batch)):
                 if complete > self.emitted:
                     self._fold(waiting)
                     waiting = []
                     results += self._emit(complete)
-                if flow.arrival_watermarks is not None:  # partly late rows change panes that are merged
+                if (
+                    timed_batch.arrival_watermarks is not None
+                ):  # partly late rows change panes that are merged
                     self._forget_cursors()
                 waiting.append(part)
         self._fold(waiting)
@@ -103,13 +105,13 @@ class WindowStage:
         if watermark < next_end and emitted == self.emitted:
             return [], next_result
         upto = self.windows.last_complete(watermark)
-        flows = self._emit(upto) if upto > self.emitted else []
+        timed_batches = self._emit(upto) if upto > self.emitted else []
         self._waits = (
             self.emitted,
             self.windows.end_after(self.emitted),
             self.windows.next_result(self.emitted),
         )
-        return flows, self._waits[2]
+        return timed_batches, self._waits[2]
 
     def save(self) -> Mapping[str, StateTable]:
         """Save the cells of open panes, the last emitted window, and which columns have held nulls."""
@@ -178,23 +180,23 @@ class WindowStage:
 
     # -- rows ----------------------------------------------------------------------------------------
 
-    def on_time(self, flow: TimedBatch) -> TimedBatch:
+    def on_time(self, timed_batch: TimedBatch) -> TimedBatch:
         """Drop and count the rows whose windows were all complete at their arrival."""
-        if flow.arrival_watermarks is None:
-            return flow
-        times = self.times(flow.batch)
+        if timed_batch.arrival_watermarks is None:
+            return timed_batch
+        times = self.times(timed_batch.batch)
         late = (
-            times < flow.arrival_watermarks
+            times < timed_batch.arrival_watermarks
             if self.program.strict
-            else self.windows.late(times, flow.arrival_watermarks)
+            else self.windows.late(times, timed_batch.arrival_watermarks)
         )
         if not late.any():
-            return flow
-        passed = late if self._filter is None else _passed(flow, late, self._filter)
-        if not flow.counted:
+            return timed_batch
+        passed = late if self._filter is None else _passed(timed_batch, late, self._filter)
+        if not timed_batch.counted:
             self.metrics.late += int(passed.sum())
             self.metrics.filtered += int((late & ~passed).sum())
-        return flow.without(late, noted=passed)
+        return timed_batch.without(late, noted=passed)
 
     @cached_property
     def _filter(self) -> Stage | None:
@@ -203,99 +205,99 @@ class WindowStage:
     def times(self, batch: pa.RecordBatch) -> np.ndarray:
         return ticks_of(batch.column(self.program.time.column), self.program.time.shift)
 
-    def _parts(self, flow: TimedBatch) -> Iterator[tuple[TimedBatch, int]]:
+    def _parts(self, timed_batch: TimedBatch) -> Iterator[tuple[TimedBatch, int]]:
         """Split before each row that arrived after one of its windows was newly complete.
 
         Yield each part with the last window to emit before it.
         """
-        if flow.arrival_watermarks is None or self.windows.grid.size <= self.windows.grid.every:
-            yield flow, START_OF_TIME
+        if timed_batch.arrival_watermarks is None or self.windows.grid.size <= self.windows.grid.every:
+            yield timed_batch, START_OF_TIME
             return
-        complete = self.windows.complete_at(flow.arrival_watermarks)
-        missed = self.windows.first_holding(self.times(flow.batch)) <= complete
+        complete = self.windows.complete_at(timed_batch.arrival_watermarks)
+        missed = self.windows.first_holding(self.times(timed_batch.batch)) <= complete
         partly = np.flatnonzero(missed)
-        if len(partly) and not flow.counted:
-            passed = missed if self._filter is None else _passed(flow, missed, self._filter)
+        if len(partly) and not timed_batch.counted:
+            passed = missed if self._filter is None else _passed(timed_batch, missed, self._filter)
             self.metrics.partly_late += int(np.count_nonzero(passed))
         begin, upto = 0, START_OF_TIME
         for row in partly:
             if complete[row] > max(self.emitted, upto):
-                yield _part(flow, begin, int(row)), upto
+                yield _part(timed_batch, begin, int(row)), upto
                 begin, upto = int(row), int(complete[row])
-        yield _part(flow, begin, flow.batch.num_rows), upto
+        yield _part(timed_batch, begin, timed_batch.batch.num_rows), upto
 
-    def _prepared(self, flow: TimedBatch) -> TimedBatch:
-        batch = self.program.prepare(flow.batch, flow.first_row)
-        return flow if batch is flow.batch else replace(flow, batch=batch)
+    def _prepared(self, timed_batch: TimedBatch) -> TimedBatch:
+        batch = self.program.prepare(timed_batch.batch, timed_batch.first_row)
+        return timed_batch if batch is timed_batch.batch else replace(timed_batch, batch=batch)
 
     def _assume_nulls(self, given: list[BatchArguments]) -> None:
         """Make all kernels treat a column as nullable once it has held a null."""
-        for each in given:
-            seen = each.with_nulls(self.program.columns)
+        for argument in given:
+            seen = argument.with_nulls(self.program.columns)
             self.seen_null |= seen
             if not seen <= self.workers[0].nullable:
                 for worker in self.workers:
                     worker.assume_nulls(worker.nullable | seen)
 
-    def _folds_directly(self, flow: TimedBatch) -> bool:
+    def _folds_directly(self, timed_batch: TimedBatch) -> bool:
         """Fold a batch whose columns the source has read, of which no row is late, into the first worker's table.
 
         Return whether it did. It does nothing for the first batch, for columns that are not numbers or hold nulls, and
         where several threads are worthwhile.
         """
-        columns, worker = flow.addresses, self.workers[0]
+        columns, worker = timed_batch.addresses, self.workers[0]
         table = worker.table
-        if columns is None or table is None or flow.arrival_watermarks is not None:
+        if columns is None or table is None or timed_batch.arrival_watermarks is not None:
             return False
-        rows = flow.batch.num_rows
+        rows = timed_batch.batch.num_rows
         if rows > self._most_directly:
             return False
         bound = self._bound
         if bound is None or not bound.fits(worker, table, columns.layout):
             bound = self._bound = BoundFold(worker, table, columns.layout)
         worker.expected = rows
-        reached = bound.fold(columns, rows, flow.first_row)
+        reached = bound.fold(columns, rows, timed_batch.first_row)
         if reached < 0:
             return False
         if reached < rows or table.head[ERRORS]:
-            self._go_on(flow, worker, reached)
+            self._go_on(timed_batch, worker, reached)
             table = worker.table or table
         else:
             worker.rows += rows
-        self._count_of(table.head, flow.counted)
+        self._count_of(table.head, timed_batch.counted)
         return True
 
-    def _go_on(self, flow: TimedBatch, worker: Worker, reached: int) -> None:
+    def _go_on(self, timed_batch: TimedBatch, worker: Worker, reached: int) -> None:
         """Finish a batch whose kernel stopped."""
-        rows = flow.batch.num_rows
-        given = BatchArguments(flow.batch, {})
-        task = Task(flow, Morsels(0, rows, rows), given)
+        rows = timed_batch.batch.num_rows
+        given = BatchArguments(timed_batch.batch, {})
+        task = Task(timed_batch, Morsels(0, rows, rows), given)
         try:
-            worker.went(given, task, Progress(rows, (reached, rows)))
+            worker.progress(given, task, Progress(rows, (reached, rows)))
         except OverflowError:
-            self._check_reach([flow])
+            self._check_reach([timed_batch])
             raise
 
-    def _fold(self, flows: list[TimedBatch]) -> None:
+    def _fold(self, timed_batches: list[TimedBatch]) -> None:
         try:
-            self._fold_all(flows)
+            self._fold_all(timed_batches)
         except OverflowError:
-            self._check_reach(flows)
+            self._check_reach(timed_batches)
             raise
 
-    def _check_reach(self, flows: list[TimedBatch]) -> None:
+    def _check_reach(self, timed_batches: list[TimedBatch]) -> None:
         """Raise the specific error when panes, not sums, exceed 64 bits: kernels report both alike."""
         if self.program.time.period is None:
             grid = self.program.grid
             reach = grid.size + grid.every + abs(grid.offset)
-            for flow in flows:
-                within_reach(self.times(flow.batch), reach, reach)
+            for timed_batch in timed_batches:
+                within_reach(self.times(timed_batch.batch), reach, reach)
 
-    def _fold_all(self, flows: list[TimedBatch]) -> None:
-        flows = [self._prepared(flow) for flow in flows]
-        given = [BatchArguments(flow.batch, {}) for flow in flows]
+    def _fold_all(self, timed_batches: list[TimedBatch]) -> None:
+        timed_batches = [self._prepared(timed_batch) for timed_batch in timed_batches]
+        given = [BatchArguments(timed_batch.batch, {}) for timed_batch in timed_batches]
         self._assume_nulls(given)
-        rows = sum([flow.batch.num_rows for flow in flows])
+        rows = sum([timed_batch.batch.num_rows for timed_batch in timed_batches])
         threads = min(self.engine.workers, max(self._tasks_worth(rows), 1))
         while len(self.workers) < threads:
             first = self.workers[0]
@@ -307,17 +309,21 @@ class WindowStage:
         columns = self._agree_on_keys(given[0]) if threads > 1 else 0
         if columns * ROWS_PER_COLUMN > rows and not self._small_tasks:
             threads = 1
-        parts = -(-threads // max(len(flows), 1))
-        tasks = [task for flow, own in zip(flows, given, strict=True) for task in self._cut(flow, own, parts)]
+        parts = -(-threads // max(len(timed_batches), 1))
+        tasks = [
+            task
+            for timed_batch, own in zip(timed_batches, given, strict=True)
+            for task in self._cut(timed_batch, own, parts)
+        ]
         workers = self.workers[:threads]
         if len(tasks) == 1:
             workers[0].fold(tasks[0])
-        elif len(flows) == 1:
+        elif len(timed_batches) == 1:
             fold_in_parallel(workers, tasks)
         if any(task.shares.left for task in tasks):
             shared = Tasks.divided(tasks, threads)
             run_on_threads([_work(worker, place, shared) for place, worker in enumerate(workers)])
-        self._count(bool(flows) and flows[0].counted)
+        self._count(bool(timed_batches) and timed_batches[0].counted)
 
     def _agree_on_keys(self, given: BatchArguments) -> int:
         """Start all workers with the same dense key columns; return their number (0 if it is not known).
@@ -361,17 +367,17 @@ class WindowStage:
         """Whether tasks are smaller than is efficient; tests set this to run threads on little data."""
         return self.engine.task_bytes < DEFAULT_TASK_BYTES
 
-    def _cut(self, flow: TimedBatch, given: BatchArguments, parts: int) -> Iterable[Task]:
+    def _cut(self, timed_batch: TimedBatch, given: BatchArguments, parts: int) -> Iterable[Task]:
         """Cut a batch into tasks: parts of one batch, or slices whose texts each worker interns separately."""
-        rows = flow.batch.num_rows
-        row_bytes = self.program.row_bytes or max(flow.batch.nbytes // max(rows, 1), 1)
+        rows = timed_batch.batch.num_rows
+        row_bytes = self.program.row_bytes or max(timed_batch.batch.nbytes // max(rows, 1), 1)
         if self.program.interned or rows > MOST_ROWS:
             for begin, end in self.engine.slices(rows, row_bytes):
-                yield Task(_part(flow, begin, end), Morsels(0, end - begin, end - begin))
+                yield Task(_part(timed_batch, begin, end), Morsels(0, end - begin, end - begin))
             return
         size = self.engine.task_rows(row_bytes)
         for part in range(parts):
-            yield Task(flow, Morsels(rows * part // parts, rows * (part + 1) // parts, size), given)
+            yield Task(timed_batch, Morsels(rows * part // parts, rows * (part + 1) // parts, size), given)
 
     def _count(self, counted: bool) -> None:
         """Add the kernels' counts to the metrics, unless the rows were counted before."""
@@ -409,7 +415,7 @@ class WindowStage:
                 return [(worker, min(window, upto)) for worker, window in last] + [(runs[-1][0], upto)], held
         main, *others = self.workers
         for other in others:
-            main.absorb(other, last=upto == END_OF_TIME)
+            main.merge_fragments_into(other, last=upto == END_OF_TIME)
         return [(main, upto)], {}
 
     def _forget(self, worker: Worker, upto: int, held: int | None) -> None:
@@ -422,19 +428,21 @@ class WindowStage:
         worker.drop(gone)
 
 
-def _passed(flow: TimedBatch, late: np.ndarray, filter: Stage) -> np.ndarray:
+def _passed(timed_batch: TimedBatch, late: np.ndarray, filter: Stage) -> np.ndarray:
     """Which of the late rows pass the filter; rejected rows count as filtered, as with a separate filter stage."""
     numbers = np.flatnonzero(late)
     passed = np.zeros_like(late)
-    for part in filter.push(0, [TimedBatch(flow.batch.take(indices(numbers)), trace=Trace(numbers, []))]):
+    for part in filter.push(
+        0, [TimedBatch(timed_batch.batch.take(indices(numbers)), trace=Trace(numbers, []))]
+    ):
         assert part.trace is not None, "filters hand on which rows they were given"
         passed[part.trace.rows] = True
     return passed
 
 
-def _part(flow: TimedBatch, begin: int, end: int) -> TimedBatch:
-    batch = flow.batch.slice(begin, end - begin)
-    return TimedBatch(batch, None, flow.first_row + begin, counted=flow.counted)
+def _part(timed_batch: TimedBatch, begin: int, end: int) -> TimedBatch:
+    batch = timed_batch.batch.slice(begin, end - begin)
+    return TimedBatch(batch, None, timed_batch.first_row + begin, counted=timed_batch.counted)
 
 
 def _work(worker: Worker, place: int, tasks: Tasks) -> Callable[[], None]:

@@ -121,7 +121,7 @@ class PaneTable:
 
     def _hold(self, specs: Sequence[StateSpec]) -> None:
         self.specs = tuple(specs)
-        self.wide = not any(each.guarded for each in specs)  # no sum can overflow
+        self.wide = not any(spec.guarded for spec in specs)  # no sum can overflow
 
     def append(self, other: PaneTable, slots: Sequence[int]) -> None:
         """Copy rows from a table with the same columns; its panes must be absent here."""
@@ -286,11 +286,11 @@ def cells_for(specs: Sequence[StateSpec], many: int) -> tuple[list[np.ndarray], 
 
     Few cells are cleared quickly. Very many come from the system as zero pages, of which only touched ones cost.
     """
-    sizes = [(many * words_per_cell(each.type), numpy_type(each.type)) for each in specs]
+    sizes = [(many * words_per_cell(spec.type), numpy_type(spec.type)) for spec in specs]
     largest = max(count * dtype.itemsize for count, dtype in sizes)
     if LARGE <= largest <= TOO_LARGE:
         return rooms(sizes), True
-    return [_filled(place, each, many) for place, each in enumerate(specs)], False
+    return [_filled(place, spec, many) for place, spec in enumerate(specs)], False
 
 
 def _filled(place: int, spec: StateSpec, many: int) -> np.ndarray:

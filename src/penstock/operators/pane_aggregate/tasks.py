@@ -15,7 +15,7 @@ from penstock.runtime.stage import TimedBatch
 class Task:
     """Rows of a batch in morsels, and the batch's kernel arguments if several workers may share them and the task."""
 
-    flow: TimedBatch
+    timed_batch: TimedBatch
     shares: Morsels
     arguments: BatchArguments | None = None
 

@@ -29,7 +29,7 @@ from penstock.loop.abi import (
 from penstock.loop.morsels import Morsels, Progress
 from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, widened
 from penstock.operators.pane_aggregate.key_ranges import SAMPLE, key_ranges
-from penstock.operators.pane_aggregate.merge_tables import blend, kernels_for
+from penstock.operators.pane_aggregate.merge_tables import kernels_for, merge_pane
 from penstock.operators.pane_aggregate.program import StateSpec, WindowProgram
 from penstock.operators.pane_aggregate.sliding_cursor import SlidingCursor
 from penstock.operators.pane_aggregate.table import PaneTable
@@ -64,15 +64,15 @@ class Worker:
 
     def fold(self, task: Task) -> None:
         """Fold the remaining morsels of a task into the table; other workers may take morsels of the same task."""
-        arguments = task.arguments or BatchArguments(task.flow.batch, self.interners)
+        arguments = task.arguments or BatchArguments(task.timed_batch.batch, self.interners)
         while task.shares.left:
-            self.went(arguments, task, self.kernel(arguments, task).over(task.shares))
+            self.progress(arguments, task, self.kernel(arguments, task).over(task.shares))
 
-    def went(self, arguments: BatchArguments, task: Task, went: Progress) -> None:
+    def progress(self, arguments: BatchArguments, task: Task, progress: Progress) -> None:
         """Record a kernel's progress; if it stopped, make room and finish its morsel."""
-        self.rows += went.rows
-        if went.stop is not None:
-            self._finish_share(arguments, task, *went.stop)
+        self.rows += progress.rows
+        if progress.stop is not None:
+            self._finish_share(arguments, task, *progress.stop)
         if self.table is not None and self.table.head[ERRORS]:
             raise KernelOverflowError
 
@@ -99,7 +99,7 @@ class Worker:
         if self.table is None:
             self.table = self._begin(arguments)
         kernel = kernels_for(self.program, self.nullable, self.table).fold
-        rows = {**arguments.fill(kernel.bindings), "first_row": task.flow.first_row}
+        rows = {**arguments.fill(kernel.bindings), "first_row": task.timed_batch.first_row}
         return BoundKernel.of(kernel.call, {**rows, **self.table.arguments(), "positions": _POSITIONS})
 
     def _make_room(self, arguments: BatchArguments) -> None:
@@ -211,7 +211,7 @@ class Worker:
 
     # -- merging -------------------------------------------------------------------------------------
 
-    def absorb(self, other: Worker, last: bool = False) -> None:
+    def merge_fragments_into(self, other: Worker, last: bool = False) -> None:
         """Merge another worker's table into this one and reset the other; with `last`, no row is added here afterwards."""
         self.sliding = None
         many = other.slots
@@ -222,15 +222,15 @@ class Worker:
             other.table = None
         else:
             self.rows += other.rows
-            self.absorb_slots(other, range(many), last)
+            self.merge_slots(other, range(many), last)
         other.reset()
 
-    def absorb_slots(self, other: Worker, slots: Sequence[int], last: bool = False) -> None:
+    def merge_slots(self, other: Worker, slots: Sequence[int], last: bool = False) -> None:
         """Merge the given slots of another worker's table into this table."""
         self.sliding = None
         assert self.table is not None and other.table is not None
         if self.same_columns(other):
-            blend(self.program, self.nullable, self.table, other.table, slots, last)
+            merge_pane(self.program, self.nullable, self.table, other.table, slots, last)
             return
         fragments = other.table.fragments(slots)
         self.translate(fragments, other.interners)
@@ -243,7 +243,7 @@ class Worker:
         if self.same_columns(other):
             self.table.put_behind(other.table, slots)
         else:
-            self.absorb_slots(other, slots)
+            self.merge_slots(other, slots)
 
     def reset(self) -> None:
         """Drop the table and the interned texts."""
@@ -338,7 +338,7 @@ class Worker:
 
     def arenas(self, bindings: Sequence[Binding]) -> dict[str, object]:
         """The text buffers for kernels other than the fold."""
-        return {each.parameter: self.interners[each.column].arena(each.role) for each in bindings}
+        return {binding.parameter: self.interners[binding.column].arena(binding.role) for binding in bindings}
 
     def add_fragments(self, fragments: Fragments) -> None:
         """Merge fragments whose words use this worker's codes into the table."""
@@ -352,7 +352,7 @@ class Worker:
         done = 0
         while done < len(fragments):
             given = widened(fragments) if table.wide else fragments
-            kernel = kernels_for(self.program, self.nullable, table).absorb
+            kernel = kernels_for(self.program, self.nullable, table).merge_fragments_into
             inputs = {numbered("in_state", place): state for place, state in enumerate(given.states)}
             limits = {"lo": done, "hi": len(given), "in_panes": panes, "in_keys": columns}
             done = kernel.call({**table.arguments(), **inputs, **self.arenas(kernel.bindings), **limits})

@@ -15,8 +15,8 @@ def _of_many(combine: Callable[[Cell, Cell], Cell]) -> Rule:
 
     def lower(scope: Scope, call: ex.Call) -> Cell:
         result, *others = [scope.lower(arg) for arg in call.args]
-        for each in others[:-1]:
-            result = scope.bind(combine(result, each))
+        for other in others[:-1]:
+            result = scope.bind(combine(result, other))
         return combine(result, others[-1])
 
     return lower

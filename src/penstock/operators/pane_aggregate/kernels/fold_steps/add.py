@@ -126,9 +126,9 @@ class Addition:
         if spec.partials[0] == PRESENT and len(updates) > 1:
             self._mark_present(at, updates[1].old[0], spec.monoids[1].states[0].identity)
             updates = updates[1:]
-        for each in updates:
-            for buffer, before, after in zip(each.buffers, each.old, each.new, strict=True):
-                k.store(buffer, at, after if each.active is None else select(each.active, after, before))
+        for update in updates:
+            for buffer, before, after in zip(update.buffers, update.old, update.new, strict=True):
+                k.store(buffer, at, after if update.active is None else select(update.active, after, before))
 
     def _mark_present(self, at: Value, old: Value, identity: float) -> None:
         """Mark a cell whose second state is still the identity, as it is on the first row.
