@@ -19,6 +19,11 @@ class Grid:
     every: int
     offset: int
 
+    @property
+    def reach(self) -> int:
+        """How far the bounds of windows and panes may lie from a time in them."""
+        return self.size + self.every + abs(self.offset)
+
 
 @dataclass(frozen=True)
 class Windows:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from penstock.runtime.buffers import indices
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.stage import TimedBatch
+from penstock.runtime.stage import Stage, TimedBatch, Trace
 
 
 def on_time(flow: TimedBatch, metrics: Metrics, late: Callable[[np.ndarray], np.ndarray]) -> TimedBatch:
@@ -24,3 +25,13 @@ def on_time(flow: TimedBatch, metrics: Metrics, late: Callable[[np.ndarray], np.
         metrics.late += missed
         metrics.accepted += flow.batch.num_rows
     return flow
+
+
+def passing(flow: TimedBatch, late: np.ndarray, filter: Stage) -> np.ndarray:
+    """Which of the late rows pass the filter; rejected rows count as filtered, as with a separate filter stage."""
+    numbers = np.flatnonzero(late)
+    passed = np.zeros_like(late)
+    for part in filter.push(0, [TimedBatch(flow.batch.take(indices(numbers)), trace=Trace(numbers, []))]):
+        assert part.trace is not None, "filters hand on which rows they were given"
+        passed[part.trace.rows] = True
+    return passed

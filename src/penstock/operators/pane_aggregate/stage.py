@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 
@@ -24,15 +24,16 @@ from penstock.operators.pane_aggregate.pane_ownership import (
     is_cheap_to_merge,
     runs_of,
 )
-from penstock.operators.pane_aggregate.parallel_aggregation import fold_in_parallel
+from penstock.operators.pane_aggregate.parallel_aggregation import fold_in_parallel, fold_tasks
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.state import hold_cells, kept_cells, panes_of, rows_in
-from penstock.operators.pane_aggregate.tasks import Task, Tasks
+from penstock.operators.pane_aggregate.tasks import Task, Tasks, cut, expected_panes, part_of
 from penstock.operators.pane_aggregate.worker import Worker
-from penstock.runtime.buffers import flags, indices, ticks_of
+from penstock.runtime.buffers import flags, ticks_of
 from penstock.runtime.engine import DEFAULT_TASK_BYTES, MOST_ROWS, Engine
+from penstock.runtime.lateness import passing
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, Stage, TimedBatch, Trace
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, Stage, TimedBatch
 from penstock.runtime.threads import run_on_threads
 from penstock.runtime.time_limits import within_reach
 from penstock.state.merge import FRESH
@@ -45,7 +46,6 @@ MOST_RUNS = 64
 # A second thread fills a second table that must be merged. Below this many rows per key, that costs more than it
 # saves (measured: at 20 rows per key two threads are no faster than one, at 200 they are).
 ROWS_PER_COLUMN = 64
-MOST_PANES_AHEAD = 1 << 14
 
 
 class WindowStage:
@@ -66,8 +66,9 @@ class WindowStage:
         self.program, self.engine, self.metrics = program, engine, metrics
         self._alone = alone
         self.windows = windows_on(program.grid)
-        nullable = frozenset() if engine.adaptive else frozenset(program.columns)
-        self.workers = [Worker(program, nullable, engine.adaptive)]
+        self.workers = [
+            Worker(program, frozenset(() if engine.adaptive else program.columns), engine.adaptive)
+        ]
         self.emitted = START_OF_TIME
         # The last emitted window, the end of the next one, and the earliest time of its results.
         self._waits = START_OF_TIME, START_OF_TIME, START_OF_TIME
@@ -190,7 +191,7 @@ class WindowStage:
         )
         if not late.any():
             return flow
-        passed = late if self._filter is None else _passed(flow, late, self._filter)
+        passed = late if self._filter is None else passing(flow, late, self._filter)
         if not flow.counted:
             self.metrics.late += int(passed.sum())
             self.metrics.filtered += int((late & ~passed).sum())
@@ -215,14 +216,14 @@ class WindowStage:
         missed = self.windows.first_holding(self.times(flow.batch)) <= complete
         partly = np.flatnonzero(missed)
         if len(partly) and not flow.counted:
-            passed = missed if self._filter is None else _passed(flow, missed, self._filter)
+            passed = missed if self._filter is None else passing(flow, missed, self._filter)
             self.metrics.partly_late += int(np.count_nonzero(passed))
         begin, upto = 0, START_OF_TIME
         for row in partly:
             if complete[row] > max(self.emitted, upto):
-                yield _part(flow, begin, int(row)), upto
+                yield part_of(flow, begin, int(row)), upto
                 begin, upto = int(row), int(complete[row])
-        yield _part(flow, begin, flow.batch.num_rows), upto
+        yield part_of(flow, begin, flow.batch.num_rows), upto
 
     def _prepared(self, flow: TimedBatch) -> TimedBatch:
         batch = self.program.prepare(flow.batch, flow.first_row)
@@ -286,8 +287,7 @@ class WindowStage:
     def _check_reach(self, flows: list[TimedBatch]) -> None:
         """Raise the specific error when panes, not sums, exceed 64 bits: kernels report both alike."""
         if self.program.time.period is None:
-            grid = self.program.grid
-            reach = grid.size + grid.every + abs(grid.offset)
+            reach = self.program.grid.reach
             for flow in flows:
                 within_reach(self.times(flow.batch), reach, reach)
 
@@ -300,7 +300,7 @@ class WindowStage:
         while len(self.workers) < threads:
             first = self.workers[0]
             self.workers.append(Worker(self.program, first.nullable, first.adaptive))
-        panes = self._expected_panes(given, rows)
+        panes = expected_panes(given, rows, self.program.time, self.windows)
         for worker in self.workers:
             worker.expected, worker.expected_panes = rows, panes
             worker.forget_texts()
@@ -308,7 +308,11 @@ class WindowStage:
         if columns * ROWS_PER_COLUMN > rows and not self._small_tasks:
             threads = 1
         parts = -(-threads // max(len(flows), 1))
-        tasks = [task for flow, own in zip(flows, given, strict=True) for task in self._cut(flow, own, parts)]
+        tasks = [
+            task
+            for flow, own in zip(flows, given, strict=True)
+            for task in cut(flow, own, parts, self.program, self.engine)
+        ]
         workers = self.workers[:threads]
         if len(tasks) == 1:
             workers[0].fold(tasks[0])
@@ -316,7 +320,7 @@ class WindowStage:
             fold_in_parallel(workers, tasks)
         if any(task.shares.left for task in tasks):
             shared = Tasks.divided(tasks, threads)
-            run_on_threads([_work(worker, place, shared) for place, worker in enumerate(workers)])
+            run_on_threads([fold_tasks(worker, place, shared) for place, worker in enumerate(workers)])
         self._count(bool(flows) and flows[0].counted)
 
     def _agree_on_keys(self, given: BatchArguments) -> int:
@@ -334,17 +338,6 @@ class WindowStage:
             worker.likely_keys = keys
         return keys.columns
 
-    def _expected_panes(self, given: list[BatchArguments], rows: int) -> int:
-        """Estimate the number of panes from the first and the last row; unused slots are never touched."""
-        time, width = self.program.time, self.program.grid.every // self.windows.step
-        if time.period is not None:
-            span = rows * time.period
-        elif rows and given[0].batch.num_rows and given[-1].batch.num_rows:
-            span = abs(given[-1].ends(time.column)[1] - given[0].ends(time.column)[0])
-        else:
-            return 2
-        return int(min(span // width + 2, MOST_PANES_AHEAD))
-
     def _tasks_worth(self, rows: int) -> int:
         """The number of threads the rows can keep busy."""
         return rows if self._small_tasks else rows // ROWS_PER_THREAD
@@ -352,26 +345,13 @@ class WindowStage:
     @cached_property
     def _most_directly(self) -> int:
         """The most rows of a batch that one thread folds without further thought."""
-        if self._small_tasks:
-            return 0
-        return MOST_ROWS if self.engine.workers == 1 else 2 * ROWS_PER_THREAD - 1
+        most = MOST_ROWS if self.engine.workers == 1 else 2 * ROWS_PER_THREAD - 1
+        return 0 if self._small_tasks else most
 
     @property
     def _small_tasks(self) -> bool:
         """Whether tasks are smaller than is efficient; tests set this to run threads on little data."""
         return self.engine.task_bytes < DEFAULT_TASK_BYTES
-
-    def _cut(self, flow: TimedBatch, given: BatchArguments, parts: int) -> Iterable[Task]:
-        """Cut a batch into tasks: parts of one batch, or slices whose texts each worker interns separately."""
-        rows = flow.batch.num_rows
-        row_bytes = self.program.row_bytes or max(flow.batch.nbytes // max(rows, 1), 1)
-        if self.program.interned or rows > MOST_ROWS:
-            for begin, end in self.engine.slices(rows, row_bytes):
-                yield Task(_part(flow, begin, end), Morsels(0, end - begin, end - begin))
-            return
-        size = self.engine.task_rows(row_bytes)
-        for part in range(parts):
-            yield Task(flow, Morsels(rows * part // parts, rows * (part + 1) // parts, size), given)
 
     def _count(self, counted: bool) -> None:
         """Add the kernels' counts to the metrics, unless the rows were counted before."""
@@ -420,26 +400,3 @@ class WindowStage:
             return self.windows.finished(panes, upto) | copies
 
         worker.drop(gone)
-
-
-def _passed(flow: TimedBatch, late: np.ndarray, filter: Stage) -> np.ndarray:
-    """Which of the late rows pass the filter; rejected rows count as filtered, as with a separate filter stage."""
-    numbers = np.flatnonzero(late)
-    passed = np.zeros_like(late)
-    for part in filter.push(0, [TimedBatch(flow.batch.take(indices(numbers)), trace=Trace(numbers, []))]):
-        assert part.trace is not None, "filters hand on which rows they were given"
-        passed[part.trace.rows] = True
-    return passed
-
-
-def _part(flow: TimedBatch, begin: int, end: int) -> TimedBatch:
-    batch = flow.batch.slice(begin, end - begin)
-    return TimedBatch(batch, None, flow.first_row + begin, counted=flow.counted)
-
-
-def _work(worker: Worker, place: int, tasks: Tasks) -> Callable[[], None]:
-    def run() -> None:
-        while (task := tasks.next(place)) is not None:
-            worker.fold(task)
-
-    return run

@@ -27,21 +27,18 @@ from penstock.loop.abi import (
     positions_table,
 )
 from penstock.loop.morsels import Morsels, Progress
-from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, widened
+from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, recode, widened
 from penstock.operators.pane_aggregate.key_ranges import SAMPLE, key_ranges
+from penstock.operators.pane_aggregate.keys_in_use import keys_in_use
 from penstock.operators.pane_aggregate.merge_tables import blend, kernels_for
-from penstock.operators.pane_aggregate.program import StateSpec, WindowProgram
+from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.sliding_cursor import SlidingCursor
-from penstock.operators.pane_aggregate.table import PaneTable
+from penstock.operators.pane_aggregate.table import PaneTable, panes_ahead
 from penstock.operators.pane_aggregate.tasks import Task
 from penstock.runtime.kernels import BoundKernel
 from penstock.runtime.stage import KernelOverflowError
 
 COMPACT = 1 << 12  # keys
-EMPTIEST = 16  # columns of a dense table for each one in use
-CELLS_AHEAD = 1 << 20  # cells allocated up front for expected panes
-# The same for many keys, where the cells are untouched zero pages and copying them later would be expensive.
-ZEROS_AHEAD = 1 << 26
 _POSITIONS = positions_table()
 
 
@@ -79,12 +76,7 @@ class Worker:
     def _begin(self, arguments: BatchArguments) -> PaneTable:
         layout = self.program.layout(self.nullable, not self.adaptive)
         keys = self.likely_keys or self.first_keys(arguments)
-        return PaneTable(layout, keys, self._panes_ahead(layout, keys.columns))
-
-    def _panes_ahead(self, layout: Sequence[StateSpec], columns: int) -> int:
-        """The number of panes to allocate: the expected ones, within the memory limits above."""
-        zeros = 2 * columns >= CELLS_AHEAD and not any(each.identity for each in layout)
-        return min(self.expected_panes, max((ZEROS_AHEAD if zeros else CELLS_AHEAD) // columns, 2))
+        return PaneTable(layout, keys, panes_ahead(layout, keys.columns, self.expected_panes))
 
     def _finish_share(self, arguments: BatchArguments, task: Task, done: int, end: int) -> None:
         """Make room for a kernel that stopped, and run it to the end of its morsel."""
@@ -258,34 +250,13 @@ class Worker:
         self.text_kept = 0
 
     def _keys_worth_keeping(self, table: PaneTable, gone: int) -> Keys:
-        """The key table to continue with when `gone` panes are about to be dropped.
-
-        The finished panes are counted as well: right after a window closes, a table holds hardly any key. So that a
-        drop costs no more than the pane it drops, the table is examined once for every table full of panes.
-        """
+        """The key table to continue with when `gone` panes are dropped; examined once per table full of panes."""
+        # They count as well: right after a window closes, a table holds hardly any key.
         self.dropped += gone
         if self.dropped < table.slots or table.keys_held <= COMPACT:
             return table.keys
         self.dropped = 0
-        used = np.flatnonzero(table.present().any(axis=0))
-        if 4 * len(used) > table.keys_held:
-            return table.keys
-        if isinstance(table.keys, DenseKeys):
-            return self._denser(table.keys, used) or self.new_hash_keys()
-        return self.new_hash_keys()
-
-    def _denser(self, keys: DenseKeys, used: np.ndarray) -> DenseKeys | None:
-        """A dense table for the range of the columns in use; None if even that would be mostly empty."""
-        words, nulls = keys.words_of(used)
-        lows, highs = [], []
-        for place, key in enumerate(self.program.keys):
-            there = words[place][(nulls >> place) & 1 == 0]
-            codes = key.text or not len(there)  # the texts in use are numbered anew
-            lows.append(0 if codes else int(there.min()))
-            highs.append(len(there) if codes else int(there.max()))
-        within = DenseKeys.of_sample(tuple(lows), tuple(highs))
-        kept = within if 2 * within.columns <= keys.columns else keys
-        return kept if EMPTIEST * len(used) >= kept.columns else None
+        return keys_in_use(table, self.program.keys) or self.new_hash_keys()
 
     def forget_texts(self) -> None:
         """Drop the texts that no pane holds, once they are the larger part; call it between pushes only."""
@@ -325,16 +296,7 @@ class Worker:
 
     def translate(self, fragments: Fragments, interners: Mapping[str, Interner]) -> None:
         """Translate text keys and text states from the codes of other interners to this worker's."""
-        for place, key in enumerate(self.program.keys):
-            if key.text:
-                assert key.column is not None
-                word = fragments.words[place]
-                here = ((fragments.nulls >> place) & 1) == 0
-                word[here] = self.interners[key.column].translate(interners[key.column], word[here])
-        for state, spec in zip(fragments.states, fragments.specs, strict=True):
-            if spec.text is not None:
-                here = state >= 0
-                state[here] = self.interners[spec.text].translate(interners[spec.text], state[here])
+        recode(fragments, self.program.keys, interners, self.interners)
 
     def arenas(self, bindings: Sequence[Binding]) -> dict[str, object]:
         """The text buffers for kernels other than the fold."""
@@ -427,10 +389,10 @@ class Worker:
         keys = self._keys_worth_keeping(table, many)
         self.rows -= self.rows * many // (2 * table.slots)  # roughly the rows of the panes held lately
         if many == table.slots:
-            rows, dropped = self.rows, self.dropped
+            rows = self.rows
             self.reset()
             if isinstance(keys, DenseKeys):
-                self.likely_keys, self.rows, self.dropped = keys, rows, dropped
+                self.likely_keys, self.rows = keys, rows
             return
         table.drop(gone)
         if keys is not table.keys:
