@@ -70,7 +70,7 @@ class WindowStage:
             Worker(program, frozenset(() if engine.adaptive else program.columns), engine.adaptive)
         ]
         self.emitted = START_OF_TIME
-        # The last emitted window, the end of the next one, and the earliest time of its results.
+        # The last emitted window, the end of the next, and the earliest time of its results.
         self._waits = START_OF_TIME, START_OF_TIME, START_OF_TIME
         self._bound: BoundFold | None = None
         self.seen_null: frozenset[str] = frozenset()
@@ -156,6 +156,10 @@ class WindowStage:
                 self._forget(worker, upto, held.get(id(worker)))
         return [TimedBatch(batch, counted=True) for batch in batches]
 
+    def _forget_cursors(self) -> None:
+        for worker in self.workers:
+            worker.sliding = None
+
     def _emit_all(self, worker: Worker, last: int) -> list[pa.RecordBatch]:
         """Emit the windows of one worker, divided among threads."""
         return list(emit(worker, self.windows, self.emitted, last, self.engine.workers))
@@ -226,8 +230,7 @@ class WindowStage:
         yield part_of(flow, begin, flow.batch.num_rows), upto
 
     def _prepared(self, flow: TimedBatch) -> TimedBatch:
-        batch = self.program.prepare(flow.batch, flow.first_row)
-        return flow if batch is flow.batch else replace(flow, batch=batch)
+        return replace(flow, batch=self.program.prepare(flow.batch, flow.first_row))
 
     def _assume_nulls(self, given: list[BatchArguments]) -> None:
         """Make all kernels treat a column as nullable once it has held a null."""
@@ -248,8 +251,7 @@ class WindowStage:
         table = worker.table
         if columns is None or table is None or flow.arrival_watermarks is not None:
             return False
-        rows = flow.batch.num_rows
-        if rows > self._most_directly:
+        if (rows := flow.batch.num_rows) > self._most_directly:
             return False
         bound = self._bound
         if bound is None or not bound.fits(worker, table, columns.layout):
@@ -364,10 +366,6 @@ class WindowStage:
             self.metrics.accepted += int(head[ACCEPTED])
             self.metrics.filtered += int(head[FILTERED])
         head[ACCEPTED] = head[FILTERED] = 0
-
-    def _forget_cursors(self) -> None:
-        for worker in self.workers:
-            worker.sliding = None
 
     # -- windows -------------------------------------------------------------------------------------
 

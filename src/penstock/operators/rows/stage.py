@@ -121,7 +121,7 @@ class RowsStage:
             bound = self._bound = BoundRows(
                 kernel, columns.layout, self.nullable, self._passed, self.program.filters
             )
-        ran = bound.run(flow, columns.words)
+        ran = bound.run(flow, columns)
         if ran is None:
             return None
         made = self._result(bound.kernel, flow, flow.batch, *ran)
