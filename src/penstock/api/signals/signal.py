@@ -395,8 +395,6 @@ def align(**signals: Signal) -> Signal:
         )
     graph = joined([signal.graph for signal in signals.values()])
     accesses = tuple(dict.fromkeys(At(signal.name) for signal in signals.values()))
-    values: dict[str, nodes.Expr] = {
-        name: nodes.Column(at(accesses.index(At(signal.name)), signal.column))
-        for name, signal in signals.items()
-    }
+    places = {name: accesses.index(At(signal.name)) for name, signal in signals.items()}
+    values = {name: nodes.Column(at(places[name], signal.column)) for name, signal in signals.items()}
     return expression(graph, accesses, values)
