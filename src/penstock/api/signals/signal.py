@@ -396,5 +396,5 @@ def align(**signals: Signal) -> Signal:
     graph = joined([signal.graph for signal in signals.values()])
     accesses = tuple(dict.fromkeys(At(signal.name) for signal in signals.values()))
     places = {name: accesses.index(At(signal.name)) for name, signal in signals.items()}
-    values = {name: nodes.Column(at(places[name], signal.column)) for name, signal in signals.items()}
-    return expression(graph, accesses, values)
+    columns = {name: at(places[name], signal.column) for name, signal in signals.items()}
+    return expression(graph, accesses, {name: nodes.Column(column) for name, column in columns.items()})

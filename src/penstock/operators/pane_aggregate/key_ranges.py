@@ -11,6 +11,7 @@ from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.hash_table.keys import DenseKeys
 from penstock.operators.pane_aggregate.program import Key
 
+COMPACT = 1 << 12  # keys of a table that is worth looking at
 EMPTIEST = 16  # columns of a dense table for each one in use
 SAMPLE = 1 << 14  # rows that choose the first key table
 

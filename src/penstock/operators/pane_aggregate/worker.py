@@ -28,7 +28,7 @@ from penstock.loop.abi import (
 )
 from penstock.loop.morsels import Morsels, Progress
 from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, translate, widened
-from penstock.operators.pane_aggregate.key_ranges import SAMPLE, denser, key_ranges
+from penstock.operators.pane_aggregate.key_ranges import COMPACT, SAMPLE, denser, key_ranges
 from penstock.operators.pane_aggregate.merge_tables import kernels_for, merge_pane
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.sliding_cursor import SlidingCursor
@@ -37,7 +37,6 @@ from penstock.operators.pane_aggregate.tasks import Task
 from penstock.runtime.kernels import BoundKernel
 from penstock.runtime.stage import KernelOverflowError
 
-COMPACT = 1 << 12  # keys
 _POSITIONS = positions_table()
 
 
@@ -51,7 +50,6 @@ class Worker:
         self.rows = 0
         self.expected = 0  # rows of the current push, over all workers
         self.expected_panes = 2
-        self.interners: dict[str, Interner] = {}
         self.table: PaneTable | None = None
         self.sliding: SlidingCursor | None = None
         self.reset()
