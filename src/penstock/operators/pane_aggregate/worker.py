@@ -19,7 +19,6 @@ from penstock.loop.abi import (
     NEED_KEYS,
     NEED_SLOTS,
     NEED_WIDE,
-    SLOTS,
     STATUS,
     WORDS,
     Binding,
@@ -50,6 +49,7 @@ class Worker:
         self.rows = 0
         self.expected = 0  # rows of the current push, over all workers
         self.expected_panes = 2
+        self.interners: dict[str, Interner] = {}
         self.table: PaneTable | None = None
         self.sliding: SlidingCursor | None = None
         self.reset()
@@ -249,8 +249,8 @@ class Worker:
     def _keys_worth_keeping(self, table: PaneTable, gone: int) -> Keys:
         """The key table to continue with when `gone` panes are about to be dropped.
 
-        The finished panes are counted as well: right after a window closes, a table holds hardly any key. So that a
-        drop costs no more than the pane it drops, the table is examined once for every table full of panes.
+        Finished panes count as well: right after a window closes, a table holds hardly any key. It is examined
+        once for every table full of panes, so that a drop costs no more than the pane it drops.
         """
         self.dropped += gone
         if self.dropped < table.slots or table.keys_held <= COMPACT:
@@ -356,7 +356,7 @@ class Worker:
 
     @property
     def slots(self) -> int:
-        return 0 if self.table is None else int(self.table.head[SLOTS])
+        return 0 if self.table is None else self.table.slots
 
     @property
     def cells(self) -> int:
