@@ -172,13 +172,12 @@ class Signal(Operators):
     def _traced(self, role: str, function: Callable[..., object]) -> tuple[nodes.Expr, list[nodes.Expr]]:
         """Call a user's function with symbols for the values: one for each, or one for all."""
         traced, names = Function(role, function), self.values.names
-        columns: list[nodes.Expr] = [nodes.Column(at(0, name)) for name in names]
         own = symbols(nodes.Column(at(0, name)) for name in names)
         args: list[object] = [Expr(each) for each in own]
         if len(names) > 1 and traced.parameters() == 1:
             args = [SignalRecord(dict(zip(names, args, strict=True)))]
         traced.require(len(args), f"one for each value, {', '.join(names)}, or one for all")
-        return traced.node(traced.trace(*args), own), columns
+        return traced.node(traced.trace(*args), own), [nodes.Column(at(0, name)) for name in names]
 
     def abs(self) -> Signal:
         """Return the absolute value."""
