@@ -58,7 +58,7 @@ def speed(case: Case, outcome: Outcome) -> float | None:
 
 def library_speed(case: Case, library: str) -> float | None:
     """The greatest speed of the contenders whose name begins with a word."""
-    found = (speed(case, each) for each in case.outcomes if first_word(each.name) == library)
+    found = (speed(case, outcome) for outcome in case.outcomes if first_word(outcome.name) == library)
     return max((each for each in found if each), default=None)
 
 

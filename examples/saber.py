@@ -52,14 +52,14 @@ group by house
 
 LRB1 = """
 select timestamp, vehicle, speed,
-      highway, lane, direction,
+      highway, partition, direction,
       (position/5280) as segment
 from PosSpeedStr [range unbounded]
 """
 
 LRB2 = """
 select distinct
-      L.timestamp, L.vehicle, L.speed, L.highway, L.lane,
+      L.timestamp, L.vehicle, L.speed, L.highway, L.partition,
       L.direction, L.segment
 from SegSpeedStr [range 30 slide 1] as A,
       SegSpeedStr [partition by vehicle rows 1] as L
@@ -123,7 +123,7 @@ def smart_grid(rows: int = 1_500, seconds: int = 150, seed: int = 2) -> pk.Strea
 def positions(rows: int = 1_500, seconds: int = 200, seed: int = 3) -> pk.Stream:
     """Where vehicles are, in feet, and how fast."""
     rng = np.random.default_rng(seed)
-    sizes = (("vehicle", 50), ("highway", 2), ("lane", 3), ("direction", 2), ("position", 5 * 5280))
+    sizes = (("vehicle", 50), ("highway", 2), ("partition", 3), ("direction", 2), ("position", 5 * 5280))
     whole = {name: pa.array(rng.integers(0, most, rows), pa.int32()) for name, most in sizes}
     speeds = pa.array(rng.random(rows) * 80)
     return _stream("PosSpeedStr", {"timestamp": _times(rng, rows, seconds), "speed": speeds, **whole})

@@ -78,8 +78,8 @@ def lines(axis: Any, series: Document, key: str, label: str) -> None:
 
 def knob(axis: Any, heading: tuple[int, str], points: Sequence[Document]) -> None:
     """Figures 15 to 18: an algorithm over its own knob."""
-    for name in dict.fromkeys(each["algorithm"] for each in points):
-        mine = [each for each in points if each["algorithm"] == name]
+    for name in dict.fromkeys(point["algorithm"] for point in points):
+        mine = [point for point in points if point["algorithm"] == name]
         axis.plot([p["at"] for p in mine], [p["busy_ms"] for p in mine], marker="o", label=name)
     axis.set(ylabel="ms of work", xlabel=heading[1], title=f"figure {heading[0]}: {heading[1]}")
     axis.legend(fontsize="x-small")

@@ -76,7 +76,7 @@ def run_suite(joins: JoinField, options: JoinOptions, progress: Progress) -> Rep
     report.chooser = options.chooser or JoinChooser(
         calibrate([joins], options.scale, progress).trees, "calibrated in this run, on other points"
     )
-    report.series = [_series(joins, each, options, progress) for each in sweeps(options.scale)]
+    report.series = [_series(joins, sweep, options, progress) for sweep in sweeps(options.scale)]
     report.turned = list(knobs(joins, options.scale, progress, options.repeat))
     report.rest = [
         measure(joins, each.at_rest(), options.repeat) for each in resting(options.scale, progress)
@@ -86,7 +86,7 @@ def run_suite(joins: JoinField, options: JoinOptions, progress: Progress) -> Rep
     report.ordered = list(in_order(joins, options, progress))
     report.choices = [
         *streaming,
-        *(each for each in resting_choices if each.target == "throughput"),
+        *(choice for choice in resting_choices if choice.target == "throughput"),
         *choices_in_order(report.chooser, report.ordered),
     ]
     report.figures += auto_figures(report.choices)

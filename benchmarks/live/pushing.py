@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 import penstock as pk
+from benchmarks.live.feed import SCHEMA
 
 PUSH, BACKGROUND, WRITER = "push", "background", "writer"
 MAX_DELAY = "1ms"
@@ -99,9 +100,9 @@ class Writer(Background):
     def push(self, buffer: pa.RecordBatch) -> None:
         if self._writer is None:
             self._writer = self._live.writer(buffer.num_rows)
-        for name, column in zip(buffer.schema.names, buffer.columns, strict=True):
+        for name, target in self._writer.items():  # the columns that the query reads
+            column = buffer.column(name)
             values = column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column
-            target = self._writer[name]
             target[: len(column)] = values.to_numpy().view(target.dtype)
         self._writer.commit(buffer.num_rows)
 
@@ -118,5 +119,7 @@ def available() -> Iterator[str]:
     yield PUSH
     if "background" in inspect.signature(pk.Stream.open).parameters:
         yield BACKGROUND
-        if hasattr(pk.Live, "writer"):
+        with pk.stream("rows", SCHEMA, time="ts").filter(pk.col("et") == 1).open() as live:
+            has_writer = hasattr(live, "writer")
+        if has_writer:
             yield WRITER

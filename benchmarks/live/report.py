@@ -65,7 +65,7 @@ def verdict(each: Latency) -> str:
 def document_of(report: Report, when: str, machine: Mapping[str, object]) -> dict[str, Any]:
     """Return a run as plain data: that of every suite, and its latencies."""
     document = to_json("live", when, machine, report.cases, [*summary(report.cases), *report.figures])
-    return document | {"latencies": [asdict(each) for each in report.latencies]}
+    return document | {"latencies": [asdict(latency) for latency in report.latencies]}
 
 
 def save_live_plot(path: Path, document: Document) -> None:

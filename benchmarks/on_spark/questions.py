@@ -79,7 +79,7 @@ def windows(name: str, keys: int, every: int, target: float, spark_rows: int) ->
 
 def of_fewer_rows(contenders: list[Contender], rows: int) -> list[Contender]:
     """Mark contenders as asked about fewer rows than others: their answers are compared with each other."""
-    return [replace(each, rows=rows, question=FEWER) for each in contenders]
+    return [replace(contender, rows=rows, question=FEWER) for contender in contenders]
 
 
 def computed(frame: Any) -> Any:

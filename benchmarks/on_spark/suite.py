@@ -41,7 +41,11 @@ class SparkOptions:
 
     @property
     def questions(self) -> list[Question]:
-        return [each for each in (*questions(self.keys), *market_questions()) if self.only in each.name]
+        return [
+            question
+            for question in (*questions(self.keys), *market_questions())
+            if self.only in question.name
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +59,8 @@ class Bench:
 
     def cases(self) -> Iterator[Case]:
         """Ask everything, a question at a time."""
-        for each in self.options.questions:
-            yield self._asked(each)
+        for question in self.options.questions:
+            yield self._asked(question)
 
     def overheads(self) -> list[Figure]:
         """Take the figures that belong to no question."""
@@ -80,7 +84,7 @@ class Bench:
         if rows <= question.spark_rows:
             return mine + question.theirs(self.spark, whole)
         few = self._lake(question, question.spark_rows)
-        here = next(each for each in question.ours(self.spark, few) if each.name == HERE)
+        here = next(our for our in question.ours(self.spark, few) if our.name == HERE)
         theirs = [replace(here, name=CHECKED), *question.theirs(self.spark, few)]
         return mine + of_fewer_rows(theirs, question.spark_rows)
 
@@ -116,7 +120,7 @@ def ratios(question: Question, rows: int, outcomes: Sequence[Outcome]) -> list[F
     """
     through, library = (THROUGH_SPARK, AGAINST_POLARS) if question.through else (None, None)
     against = {question.rival: question.target, HERE: through, POLARS: library}
-    there = [each.name for each in outcomes]
+    there = [outcome.name for outcome in outcomes]
     return [
         figure
         for name, target in against.items()
@@ -141,7 +145,7 @@ def _pair(name: str, target: float | None, rows: int, outcomes: Sequence[Outcome
 
 
 def _each(outcomes: Sequence[Outcome], name: str) -> Outcome:
-    return next(each for each in outcomes if each.name == name)
+    return next(outcome for outcome in outcomes if outcome.name == name)
 
 
 def _rows_second(outcome: Outcome, rows: int, seconds: float | None) -> float | None:

@@ -66,8 +66,8 @@ class Reference:
     def read(self, arrays: Sequence[npt.NDArray[Any]], threads: int) -> None:
         """Read arrays, each thread its part of every one."""
         many = len(arrays)
-        starts = (ctypes.c_void_p * many)(*(each.ctypes.data for each in arrays))
-        words = (ctypes.c_int64 * many)(*(each.nbytes // 8 for each in arrays))
+        starts = (ctypes.c_void_p * many)(*(array.ctypes.data for array in arrays))
+        words = (ctypes.c_int64 * many)(*(array.nbytes // 8 for array in arrays))
         self.library.read_memory(starts, words, many, threads)
 
 

@@ -47,8 +47,8 @@ class TiltReference:
 
 def _words(arrays: Sequence[Numbers]) -> tuple[object, object, int]:
     many = len(arrays)
-    places = (ctypes.c_void_p * many)(*(each.ctypes.data for each in arrays))
-    return places, (ctypes.c_int64 * many)(*(each.nbytes // 8 for each in arrays)), many
+    places = (ctypes.c_void_p * many)(*(array.ctypes.data for array in arrays))
+    return places, (ctypes.c_int64 * many)(*(array.nbytes // 8 for array in arrays)), many
 
 
 def load_tilt() -> TiltReference | NoCompilerError:

@@ -88,9 +88,9 @@ class Model:
 
 def fit(points: Sequence[Measured]) -> Model:
     """Find the model with the least relative errors among those without negative parts."""
-    jobs = [each.job for each in points]
+    jobs = [point.job for point in points]
     features = np.array([job.features for job in jobs], float)
-    weighted = features / np.array([each.work for each in points])[:, None]
+    weighted = features / np.array([point.work for point in points])[:, None]
     best = min(_candidates(weighted), key=lambda found: float(np.square(weighted @ found - 1).sum()))
     return Model(*(float(each) for each in best))
 

@@ -87,8 +87,8 @@ def simulate(
     plan = cut(parts, tasks)
     planning = time.perf_counter() - begin
     rows = np.array([sum(each.rows or 0 for each in task) for task in plan], float)
-    there = sum(each.rows or 0 for each in parts)
-    alike = np.array([model.task_seconds(each, each * per_row, keys) for each in rows])
+    there = sum(part.rows or 0 for part in parts)
+    alike = np.array([model.task_seconds(row, row * per_row, keys) for row in rows])
     took = alike * _luck(len(rows), unlucky)
     seconds = model.start + makespan(took, cores)
     job = Job(there, int(there * per_row), len(rows), cores, keys)
@@ -120,8 +120,8 @@ def makespan(seconds: Sequence[float] | np.ndarray, cores: int) -> float:
     """
     free = [0.0] * cores
     last = 0.0
-    for each in seconds:
-        end = heapq.heappop(free) + each
+    for second in seconds:
+        end = heapq.heappop(free) + second
         heapq.heappush(free, end)
         last = max(last, end)
     return last

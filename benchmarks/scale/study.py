@@ -43,13 +43,13 @@ def study(way: Way, rows: int, folder: Path, repeat: int, progress: Progress) ->
         each for part in (*FITTED, 1) for size in sizes(rows // part) for each in prepared(way, size, folder)
     ]
     for turn in range(repeat):
-        for each in trials if turn % 2 == 0 else reversed(trials):
-            job = each.job
+        for trial in trials if turn % 2 == 0 else reversed(trials):
+            job = trial.job
             progress(
                 f"{way.name}, round {turn + 1}: {job.rows:,} rows, {job.results:,} results, {job.tasks} tasks"
             )
-            each.run()
-    found = [each.measured() for each in trials]
+            trial.run()
+    found = [trial.measured() for trial in trials]
     known = [each for each in found if each.job.rows < rows]
     return Study(way.name, fit(known), tuple(known), tuple(each for each in found if each.job.rows == rows))
 

@@ -22,7 +22,7 @@ def tree_seconds() -> float:
 
 
 def _numbers() -> list[int]:
-    return [int(each.name) for each in _PROC.iterdir() if each.name.isdigit()]
+    return [int(path.name) for path in _PROC.iterdir() if path.name.isdigit()]
 
 
 def _stat(number: int) -> tuple[int, int] | None:

@@ -62,5 +62,5 @@ def complete(answer: pa.Table, upto: int) -> pa.Table:
 
 def last_start(answers: list[pa.Table]) -> int:
     """Tell the last window that all have given; every one must have given some."""
-    starts = [pc.max(window_answer(each)["window_start"]).as_py() for each in answers]
+    starts = [pc.max(window_answer(answer)["window_start"]).as_py() for answer in answers]
     return int(min(starts))

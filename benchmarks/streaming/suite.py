@@ -69,8 +69,8 @@ class StreamingOptions:
 def streaming_cases(options: StreamingOptions, progress: Progress) -> tuple[list[Case], list[Figure]]:
     """Write the files, start Spark, run everything."""
     progress("starting Spark")
-    told = {"spark.sql.streaming.numRecentProgressUpdates": SMALL_BATCHES + 1}
-    config = {"spark.sql.shuffle.partitions": options.cores, **told, **ROCKSDB}
+    reported = {"spark.sql.streaming.numRecentProgressUpdates": SMALL_BATCHES + 1}
+    config = {"spark.sql.shuffle.partitions": options.cores, **reported, **ROCKSDB}
     spark = pk.spark_session(f"local[{options.cores}]", name="penstock bench", memory="4g", config=config)
     try:
         with tempfile.TemporaryDirectory(prefix="penstock-lake-") as folder:

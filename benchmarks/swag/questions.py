@@ -105,7 +105,7 @@ def peer_contender(peer: Peer, table: pa.Table, threads: int) -> Contender:
 
 def question_figures(case: Case, asked: Question) -> tuple[Figure, ...]:
     """Penstock's speed over each library's best, and its own floor."""
-    ours = next((speed(case, each) for each in case.outcomes if is_ours(each)), None)
+    ours = next((speed(case, outcome) for outcome in case.outcomes if is_ours(outcome)), None)
     figures = [library_figure(case, ours, asked.peers, library) for library in libraries(asked.peers)]
     if asked.floor is not None:
         figures.append(Figure(f"{case.name}: Penstock", ours and ours / 1e6, asked.floor, unit="M rows/s"))

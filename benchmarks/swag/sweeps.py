@@ -80,7 +80,7 @@ def count_figures(outcomes: Sequence[Outcome], data: Numbers, bar: float | None)
     """The kernel against C++, the query against the kernel, and against the bar if this point has one."""
     ours, reading = named(outcomes, KERNEL), named(outcomes, READ)
     against = [Figure("kernel / C++", ratio(named(outcomes, CPP), ours), 1.0)]
-    if any(each.name == COLLECT for each in outcomes):
+    if any(outcome.name == COLLECT for outcome in outcomes):
         against.append(Figure("collect() / kernel", ratio(ours, named(outcomes, COLLECT))))
     if bar is None:
         return tuple(against)

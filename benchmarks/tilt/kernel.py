@@ -60,16 +60,16 @@ class DenseRun:
 
     def traffic(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """The memory that the kernel for the interior reads, and that it writes."""
-        nullable = {str(i): nullable_columns(each.rows) for i, each in enumerate(self.samples)}
+        nullable = {str(i): nullable_columns(sample.rows) for i, sample in enumerate(self.samples)}
         call = self.signals.program.call(nullable, False, self.signals.wide, False)
         given = (
             value
-            for each, bindings in zip(self.samples, call.inputs, strict=True)
-            for value in BatchArguments(each.rows, {}).fill(bindings).values()
+            for sample, bindings in zip(self.samples, call.inputs, strict=True)
+            for value in BatchArguments(sample.rows, {}).fill(bindings).values()
         )
         pairs = list(zip(self._room or self.signals.room(0, self.total), call.outputs, strict=True))
         flags = [column.valid for column, output in pairs if output.valid is not None]
-        reads = [each for each in given if isinstance(each, np.ndarray)]
+        reads = [argument for argument in given if isinstance(argument, np.ndarray)]
         return reads, [*(column.values for column, _ in pairs), *flags]
 
     def on(self, threads: int) -> DenseRun:
@@ -80,10 +80,10 @@ class DenseRun:
 def dense_run(signal: pk.Signal, tables: Sequence[pa.Table]) -> DenseRun:
     """Prepare a signal, fused as a query's is."""
     program, streams = signal.graph.program(signal.name)
-    inputs = [(schema_of(each.raw_plan), time_of(each.raw_plan)) for each in streams]
+    inputs = [(schema_of(stream.raw_plan), time_of(stream.raw_plan)) for stream in streams]
     compiler = Compiler()
     made = CompiledDense(dense(shared(fused(program)), inputs), KernelFactory(compiler))
-    return DenseRun(DenseSignals(made, 1), [Samples(rows_of(each)) for each in tables], compiler)
+    return DenseRun(DenseSignals(made, 1), [Samples(rows_of(table)) for table in tables], compiler)
 
 
 def rows_of(table: pa.Table) -> pa.RecordBatch:

@@ -132,13 +132,13 @@ def _polars(asked: Keyed, table: pa.Table, peers: Sequence[str]) -> Iterator[Con
 def at_samples(intervals: pa.Table, samples: pa.Table) -> pa.Table:
     """The value that holds at each sample of its key; NaN where there is none."""
     times, keys = samples["t"].to_numpy(), samples["k"].to_numpy()
-    starts, lanes = intervals["start"].to_numpy(), intervals["k"].to_numpy()
+    starts, partitions = intervals["start"].to_numpy(), intervals["k"].to_numpy()
     far = int(max(times.max(), starts.max())) + 1
-    order = np.argsort(lanes * far + starts)
-    place = np.searchsorted((lanes * far + starts)[order], keys * far + times, side="right") - 1
+    order = np.argsort(partitions * far + starts)
+    place = np.searchsorted((partitions * far + starts)[order], keys * far + times, side="right") - 1
     found = order[np.maximum(place, 0)]
     ends = intervals["end"].fill_null(far).to_numpy()
-    holds = (place >= 0) & (lanes[found] == keys) & (times < ends[found])
+    holds = (place >= 0) & (partitions[found] == keys) & (times < ends[found])
     values = intervals["value"].cast(pa.float64()).fill_null(np.nan).to_numpy()
     return floats(np.where(holds, values[found], np.nan))
 
@@ -146,8 +146,8 @@ def at_samples(intervals: pa.Table, samples: pa.Table) -> pa.Table:
 def _figures(name: str, asked: Keyed, rows: int, outcomes: Sequence[Outcome]) -> Iterator[Figure]:
     ours = named(outcomes, COLLECT)
     yield Figure(f"{name}: collect()", rows / ours / 1e6 if ours else None, asked.bar, unit="M/s")
-    if any(each.name == "Polars" for each in outcomes):
-        cpu = {each.name: each.best_cpu for each in outcomes}
+    if any(outcome.name == "Polars" for outcome in outcomes):
+        cpu = {outcome.name: outcome.best_cpu for outcome in outcomes}
         yield Figure(
             f"{name}: collect() / Polars, processor time", ratio(cpu["Polars"], cpu[COLLECT]), asked.least
         )

@@ -68,7 +68,7 @@ def traffic_contenders(
         return
     reads, writes = run.traffic()
     # A result is needed to compare: each writes to memory of its own.
-    writes = [np.zeros_like(each) for each in writes]
+    writes = [np.zeros_like(write) for write in writes]
     for many, name in ((1, TRAFFIC), (threads, f"{TRAFFIC}, {threads} threads")):
         slices = _SLICES if many > 1 else 1
         blocks = max(run.total // _BLOCK // slices, 1)
@@ -92,7 +92,7 @@ def traffic_figures(
 
 
 def _part(arrays: Sequence[np.ndarray], place: int, many: int) -> list[np.ndarray]:
-    return [each[len(each) * place // many : len(each) * (place + 1) // many] for each in arrays]
+    return [array[len(array) * place // many : len(array) * (place + 1) // many] for array in arrays]
 
 
 def _nothing(done: pa.Table, answer: object) -> pa.Table:

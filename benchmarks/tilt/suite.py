@@ -158,7 +158,7 @@ def application_figures(
     if not asked.sequential:
         yield from traffic_figures(asked.name, options.threads, outcomes, both)
     bar = 2.0 if asked.name == "trend" else None
-    if any(each.name == UNFUSED for each in outcomes):
+    if any(outcome.name == UNFUSED for outcome in outcomes):
         yield Figure(f"{asked.name}: fused / unfused", ratio(named(outcomes, UNFUSED), ours), bar)
     for name, _, least in PEERS.get(asked.name, ()):
         threads = both if name == "Polars" else ours

@@ -39,7 +39,9 @@ class Operator:
 
     def as_samples(self, results: Sequence[Column]) -> Samples:
         """What was written, as what others read; nothing is copied."""
-        arrays = [each.to_arrow(column.type) for each, column in zip(results, self.this.schema, strict=True)]
+        arrays = [
+            result.to_arrow(column.type) for result, column in zip(results, self.this.schema, strict=True)
+        ]
         return Samples(pa.RecordBatch.from_arrays(arrays, schema=self.this.schema))
 
 
@@ -52,18 +54,18 @@ class UnfusedRun:
 
     def __call__(self) -> list[Column]:
         known = dict(self.samples)
-        for each in self.operators:
-            results = each([known[name] for name in sources_of(each.this.body)])
-            if each is not self.operators[-1]:
-                known[each.this.name] = each.as_samples(results)
+        for operator in self.operators:
+            results = operator([known[name] for name in sources_of(operator.this.body)])
+            if operator is not self.operators[-1]:
+                known[operator.this.name] = operator.as_samples(results)
         return results
 
 
 def unfused_run(signal: pk.Signal, tables: Sequence[pa.Table]) -> UnfusedRun | None:
     """Prepare a signal; None where an operator changes the rate, which memory of one length cannot hold."""
     program, streams = signal.graph.program(signal.name)
-    sampled = {each.name: each.body for each in program.objects if isinstance(each.body, Sampled)}
-    rest = [each for each in program.objects if each.name not in sampled]
+    sampled = {obj.name: obj.body for obj in program.objects if isinstance(obj.body, Sampled)}
+    rest = [obj for obj in program.objects if obj.name not in sampled]
     if not all(isinstance(each.body, Expression) for each in rest):
         return None
     time = time_of(streams[0].raw_plan)
@@ -71,7 +73,7 @@ def unfused_run(signal: pk.Signal, tables: Sequence[pa.Table]) -> UnfusedRun | N
         name: _named(program[name], body, rows_of(tables[int(body.input)])) for name, body in sampled.items()
     }
     operators = [Operator(each, DenseSignals(_compiled(program, each, time))) for each in rest]
-    same_rate = all(each.signals.program.outputs_before(1000) == 1000 for each in operators)
+    same_rate = all(operator.signals.program.outputs_before(1000) == 1000 for operator in operators)
     return UnfusedRun(samples, operators) if same_rate else None
 
 

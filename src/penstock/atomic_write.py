@@ -46,7 +46,9 @@ def draft(target: Path) -> Iterator[tuple[BinaryIO, Path]]:
 def remove_stale(folder: Path, stem: str) -> None:
     """Remove what killed writers have left behind, and nobody else's."""
     with os.scandir(folder) as entries:
-        left = [each.path for each in entries if each.name.startswith(stem) and each.name.endswith(".tmp")]
+        left = [
+            entry.path for entry in entries if entry.name.startswith(stem) and entry.name.endswith(".tmp")
+        ]
     for path in left:
         with suppress(OSError):  # it is locked, or gone, or locks are unknown to the file system
             _remove_unlocked(path)

@@ -78,19 +78,16 @@ class Compiled:
         """The columns of each stream that the query reads, with their declared types."""
         declared = {source.name: source for source in sources_of(self.plan)}
         found: dict[str, set[str]] = {name: set() for name in declared}
-        for each in self.program.objects:
-            if isinstance(each.body, ir.Input):
-                names = {*each.schema.names, each.time.column}
-                found[each.body.stream] |= names
-        return {
-            name: pa.schema([column for column in source.schema if column.name in found[name]])
-            for name, source in declared.items()
-        }
+        for obj in self.program.objects:
+            if isinstance(obj.body, ir.Input):
+                names = {*obj.schema.names, obj.time.column}
+                found[obj.body.stream] |= names
+        return {name: _columns(source.schema, found[name]) for name, source in declared.items()}
 
     @cached_property
     def ordered(self) -> bool:
         """Whether the result may depend on the order of rows with equal time."""
-        return any(sees_order(each.body) for each in self.program.objects)
+        return any(sees_order(obj.body) for obj in self.program.objects)
 
     @cached_property
     def predicates(self) -> dict[str, Expr]:
@@ -106,9 +103,9 @@ class Compiled:
     def table_columns(self) -> dict[str, tuple[str, ...]]:
         """The columns of each table that the query reads."""
         found: dict[str, set[str]] = {table.name: set() for table in tables_of(self.plan)}
-        for each in self.program.objects:
-            if isinstance(each.body, jn.Table):
-                found[each.body.name] |= set(each.schema.names)
+        for obj in self.program.objects:
+            if isinstance(obj.body, jn.Table):
+                found[obj.body.name] |= set(obj.schema.names)
         return {
             table.name: tuple(name for name in table.schema.names if name in found[table.name])
             for table in tables_of(self.plan)
@@ -144,6 +141,12 @@ class Compiled:
         from penstock.explain import explain  # noqa: PLC0415 - imported only for explain
 
         return explain(self, stage)
+
+
+def _columns(schema: pa.Schema, names: set[str]) -> pa.Schema:
+    if names.issuperset(schema.names):
+        return schema
+    return pa.schema([column for column in schema if column.name in names])
 
 
 @cache
@@ -192,8 +195,9 @@ def objects_of(compiled: Compiled) -> dict[str, bytes]:
     """Compile the kernels a run starts with, and return their object code for other processes."""
     from penstock.codegen.cache import object_key  # noqa: PLC0415
     from penstock.codegen.native import compile_kernel  # noqa: PLC0415 - loads LLVM
+    from penstock.codegen.tiers import best_level  # noqa: PLC0415
     from penstock.explain import kernels  # noqa: PLC0415
 
     plan = compiled.physical("unbounded")
-    made = [compile_kernel(kernel, kernel_cache()) for kernel in kernels(plan)]
+    made = [compile_kernel(kernel, kernel_cache(), best_level(kernel)) for kernel in kernels(plan)]
     return {object_key(each.kernel, each.effort): each.object_code for each in made}

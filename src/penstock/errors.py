@@ -28,7 +28,7 @@ class PenstockError(Exception):
     """The root of every error Penstock raises on purpose. Addresses in its message are redacted."""
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(redacted(each) if isinstance(each, str) else each for each in args))
+        super().__init__(*(redacted(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class LateRowsWarning(UserWarning):

@@ -91,6 +91,6 @@ def drive_alone(command: Sequence[str], cluster: Cluster) -> str:
     done = subprocess.run(
         command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900
     )
-    told = "\n".join(line for line in done.stderr.splitlines() if not line.startswith("\tat "))
-    assert done.returncode == 0, done.stdout[-2_000:] + told[-6_000:]
+    reported = "\n".join(line for line in done.stderr.splitlines() if not line.startswith("\tat "))
+    assert done.returncode == 0, done.stdout[-2_000:] + reported[-6_000:]
     return done.stdout

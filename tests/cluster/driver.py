@@ -25,24 +25,24 @@ def main(request: str) -> None:
     """Do what a request asks for, and write results to its folder."""
     asked = json.loads(Path(request).read_text(encoding="utf-8"))
     out = Path(asked["out"])
-    told: dict[str, Any] = {}
+    reported: dict[str, Any] = {}
     spark = pk.spark_session(asked["master"], name="cluster", config=asked["settings"])
     try:
         if asked["ship"]:
-            told["unshipped"] = error_of(lambda: of_files(asked["ordered"])["tumbling"].to_spark(spark))
+            reported["unshipped"] = error_of(lambda: of_files(asked["ordered"])["tumbling"].to_spark(spark))
             pk.ship(spark, asked["archive"])
-        told["executors"] = [
+        reported["executors"] = [
             [each.penstock, each.obstacle(streaming=True), dict(each.paths)]
             for each in survey(spark, [asked["ordered"], asked["ordered"] + "/none"])
         ]
         for name in asked["queries"]:
             run(asked, spark, name, out)
-        told["warnings"] = (
+        reported["warnings"] = (
             [str(each.message) for each in stream(asked, spark, out)] if asked["stream"] else []
         )
     finally:
         spark.stop()
-    (out / "report.json").write_text(json.dumps(told), encoding="utf-8")
+    (out / "report.json").write_text(json.dumps(reported), encoding="utf-8")
 
 
 def run(asked: dict[str, Any], spark: Any, name: str, out: Path) -> None:

@@ -57,7 +57,7 @@ def started(folder: Path, workers: int = 2) -> Iterator[Cluster]:
             return stack.enter_context(_process(properties, name, arguments))
 
         ports = ("--host", LOOPBACK, "--port", "0", "--webui-port", "0")
-        master = _told(start("master.Master", *ports), r"Starting Spark master at (spark://\S+)")
+        master = _reported(start("master.Master", *ports), r"Starting Spark master at (spark://\S+)")
         asked = [
             start(
                 "worker.Worker",
@@ -73,7 +73,7 @@ def started(folder: Path, workers: int = 2) -> Iterator[Cluster]:
             for n in range(workers)
         ]
         for lines in asked:
-            _told(lines, r"Successfully registered with master (\S+)")
+            _reported(lines, r"Successfully registered with master (\S+)")
         yield Cluster(master, folder, python, secret)
 
 
@@ -89,7 +89,7 @@ def connect_server(cluster: Cluster) -> Iterator[str]:
     arguments = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
     more = {"PYSPARK_PYTHON": cluster.python, "SPARK_DAEMON_MEMORY": "1g"}
     with _process(properties, "SparkSubmit", arguments, more) as lines:
-        port = _told(lines, r"Spark Connect server started at: \S*?:(\d+)")
+        port = _reported(lines, r"Spark Connect server started at: \S*?:(\d+)")
         yield f"sc://{LOOPBACK}:{port}"
 
 
@@ -140,7 +140,7 @@ def _process(
         process.stderr.close()
 
 
-def _told(lines: Iterator[str], pattern: str) -> str:
+def _reported(lines: Iterator[str], pattern: str) -> str:
     """Read the log up to a line, then go on reading it in a thread, so that the process never blocks."""
     seen = []
     for line in lines:

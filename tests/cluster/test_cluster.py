@@ -54,20 +54,20 @@ def test_penstock_is_shipped_to_executors_without_packages(
     )
 
 
-def require_one_clear_line(told: str) -> None:
-    assert told.startswith(
+def require_one_clear_line(reported: str) -> None:
+    assert reported.startswith(
         "executors cannot import Penstock (No module named 'penstock'): call pk.ship(spark)"
     )
-    assert "\n" not in told
+    assert "\n" not in reported
 
 
-def require_executors(told: Sequence[object], path: str) -> None:
+def require_executors(reported: Sequence[object], path: str) -> None:
     """Check that each of the two executors has this Penstock and reaches the files."""
-    assert told == 2 * [[pk.__version__, None, {path: "writable", path + "/none": "missing"}]]
+    assert reported == 2 * [[pk.__version__, None, {path: "writable", path + "/none": "missing"}]]
 
 
-def require_one_warning(told: Sequence[str]) -> None:
-    (line,) = told
+def require_one_warning(reported: Sequence[str]) -> None:
+    (line,) = reported
     assert "verifyCheckpointDirectoryEmptyOnStart is true" in line
 
 

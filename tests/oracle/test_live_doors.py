@@ -25,7 +25,7 @@ from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows
 from penstock.translate.plan_to_ir import to_ir
 from tests.oracle.effort import effort
-from tests.unit.runtime.queries import QUERIES, SCHEMA, told
+from tests.unit.runtime.queries import QUERIES, SCHEMA, reported
 
 COLUMNS = pa.schema({name: pa.string() if kind == "string" else pa.int64() for name, kind in SCHEMA.items()})
 RIGHT = pa.schema({"t": pa.int64(), "k": pa.int64(), "w": pa.int64()})
@@ -82,7 +82,7 @@ def reference(query: Any, steps: Sequence[Step]) -> tuple[list[str], pk.Metrics]
         elif stream in query.names:
             made += live.push({stream: table_of(stream, rows).to_batches()[0]})
     made += live.finish()
-    return sorted(told(made)), live.metrics
+    return sorted(reported(made)), live.metrics
 
 
 def in_turn(query: Any, steps: Sequence[Step], **options: Any) -> tuple[list[str], pk.Metrics]:
@@ -109,7 +109,7 @@ def in_turn(query: Any, steps: Sequence[Step], **options: Any) -> tuple[list[str
                 made += live.push({stream: DOORS[door](table_of(stream, rows))}) or []
     made += live.finish() or []
     made += list(live) if options else []
-    return sorted(told(made)), live.metrics
+    return sorted(reported(made)), live.metrics
 
 
 async def in_coroutines(query: Any, steps: Sequence[Step]) -> list[str]:
@@ -126,7 +126,7 @@ async def in_coroutines(query: Any, steps: Sequence[Step]) -> list[str]:
         producer = asyncio.create_task(produce())
         made = [batch async for batch in live]
         await producer
-    return sorted(told(made))
+    return sorted(reported(made))
 
 
 def by_writer(query: Any, steps: Sequence[Step], **options: Any) -> list[str]:
@@ -146,7 +146,7 @@ def by_writer(query: Any, steps: Sequence[Step], **options: Any) -> list[str]:
                         writer[name][: len(part)] = [row[place] for row in part]
                 made += writer.commit(len(part))
     made += live.finish() or []
-    return sorted(told(made + (list(live) if options else [])))
+    return sorted(reported(made + (list(live) if options else [])))
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -192,7 +192,7 @@ def test_rows_in_order_give_the_answer_of_collect_and_of_the_interpreter(
     steps = [(door, "left", ordered[begin : begin + size]) for begin in range(0, len(ordered), size)]
     answer, metrics = in_turn(query, steps, background=True)
     assert (metrics.late, metrics.partly_late) == (0, 0)
-    assert answer == sorted(told(query.collect(left=table).to_batches()))
+    assert answer == sorted(reported(query.collect(left=table).to_batches()))
     assert answer == sorted(map(repr, interpret(to_ir(query.plan), {"left": to_rows(table)})))
 
 
@@ -220,4 +220,4 @@ def test_a_state_that_was_saved_in_the_background_resumes_anywhere(steps: list[S
             made += rest.advance(rows[0][0])
         elif stream == "left":
             made += rest.push(table_of(stream, rows))
-    assert sorted(told(made + rest.finish())) == expected
+    assert sorted(reported(made + rest.finish())) == expected

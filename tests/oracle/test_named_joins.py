@@ -125,4 +125,4 @@ def test_windows_of_few_rows_are_reported_as_joined_in_lanes() -> None:
     metrics = pk.Metrics()
     a.join(b, on="k", window=10).collect(a=rows, b=rows, metrics=metrics)
     (report,) = metrics.joins.values()
-    assert (report.windows, report.rows, report.pairs, report.paths) == (4, 80, 200, {"lanes": 4})
+    assert (report.windows, report.rows, report.pairs, report.paths) == (4, 80, 200, {"partitions": 4})

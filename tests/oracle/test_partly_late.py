@@ -23,7 +23,7 @@ Rows = list[tuple[int, int]]
 
 READERS: dict[str, Callable[[Any], Any]] = {
     "panes": lambda window: window.agg(n=pk.sum("v")),
-    "lanes": lambda window: window.agg(n=pk.median("v")),
+    "partitions": lambda window: window.agg(n=pk.median("v")),
     "with_columns": lambda window: window.with_columns(n=pk.count()),
     "apply": lambda window: window.apply(lambda rows: rows.select(["v"]), pa.schema({"v": pa.int64()})),
 }

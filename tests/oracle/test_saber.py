@@ -110,13 +110,13 @@ def segments() -> list[Row]:
 
 
 def test_lrb1_gives_each_row_once_with_a_whole_segment() -> None:
-    names = ("timestamp", "vehicle", "speed", "highway", "lane", "direction", "segment")
+    names = ("timestamp", "vehicle", "speed", "highway", "partition", "direction", "segment")
     same(rows_of("LRB1"), [tuple(row[name] for name in names) for row in segments()])
     assert made()["LRB1"].schema.field("segment").type == pa.int64()
 
 
 def test_lrb2_gives_the_last_report_of_each_vehicle_seen_lately() -> None:
-    names = ("timestamp", "vehicle", "speed", "highway", "lane", "direction", "segment")
+    names = ("timestamp", "vehicle", "speed", "highway", "partition", "direction", "segment")
     rows = segments()
     wanted = []
     for end, inside in sliding(rows, 30):

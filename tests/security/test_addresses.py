@@ -40,8 +40,8 @@ CALLS: dict[str, Callable[[str], object]] = {
 def test_no_error_shows_a_secret_of_an_address(name: str, path: str) -> None:
     with pytest.raises(pk.PenstockError) as raised:
         CALLS[name](path)
-    told = "".join(traceback.format_exception(raised.value)) + repr(raised.value)
-    assert not any(secret in told for secret in SECRETS)
+    reported = "".join(traceback.format_exception(raised.value)) + repr(raised.value)
+    assert not any(secret in reported for secret in SECRETS)
 
 
 @pytest.mark.parametrize(

@@ -190,12 +190,12 @@ def test_a_worker_finds_the_memory_again_that_it_has_freed(spark: Any) -> None:
         for _ in range(3):
             use()
             faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
-        told = [name for name, value in ALLOCATORS.items() if os.environ[name].endswith(value)]
+        reported = [name for name, value in ALLOCATORS.items() if os.environ[name].endswith(value)]
         for _ in batches:
-            yield pa.record_batch({"faults": [faults[-1] - faults[-2]], "told": [told]})
+            yield pa.record_batch({"faults": [faults[-1] - faults[-2]], "told": [reported]})
 
     (row,) = spark.range(0, 1, 1, 1).mapInArrow(tell, "faults long, told array<string>").collect()
-    assert row.told == list(ALLOCATORS)
+    assert row.reported == list(ALLOCATORS)
     assert row.faults < 60 * 256 / 10  # a fault for each page of 4 KB, if they are new
 
 

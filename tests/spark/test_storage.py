@@ -78,7 +78,7 @@ def test_no_plan_explanation_or_error_holds_a_secret(spark: Any, s3: Lake, capfd
     frame = views.to_spark(spark, strategy="fragments", tasks=2)
     frame.toArrow()
     java = frame._jdf.queryExecution()
-    told = [
+    reported = [
         views.to_json(),
         repr(views),
         *(str(views.explain(stage=stage)) for stage in ("plan", "ir", "physical", "spark")),
@@ -93,8 +93,8 @@ def test_no_plan_explanation_or_error_holds_a_secret(spark: Any, s3: Lake, capfd
     with pytest.raises(Exception, match="no such file") as raised:
         again.toArrow()
     captured = capfd.readouterr()
-    assert [leaks(text) for text in (*told, str(raised.value), captured.out, captured.err)] == [[]] * (
-        len(told) + 3
+    assert [leaks(text) for text in (*reported, str(raised.value), captured.out, captured.err)] == [[]] * (
+        len(reported) + 3
     )
 
 
@@ -145,13 +145,13 @@ def test_a_stream_of_files_in_a_bucket_ends_with_every_row_and_no_secret_in_its_
     written = [path for path in checkpoint.rglob("*") if path.is_file()]
     assert len(written) > 5
     assert [path for path in written if leaks(path.read_bytes().decode("latin-1"))] == []
-    told = [
+    reported = [
         first.explain(True),
         str(first.lastProgress),
         str(frame._jdf.queryExecution()),
         frame._jdf.queryExecution().logical().toJSON(),
     ]
-    assert [leaks(str(text)) for text in told] == [[]] * len(told)
+    assert [leaks(str(text)) for text in reported] == [[]] * len(reported)
 
 
 DRIVER = """

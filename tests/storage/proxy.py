@@ -115,9 +115,9 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             if name.lower() != "content-length":
                 self.send_header(name, value)
-        told = headers.get("Content-Length", str(length)) if self.command == "HEAD" else str(length)
+        reported = headers.get("Content-Length", str(length)) if self.command == "HEAD" else str(length)
         if status != http.client.NO_CONTENT:
-            self.send_header("Content-Length", told)
+            self.send_header("Content-Length", reported)
         self.end_headers()
 
     def _answer(self, status: int, headers: dict[str, str], data: bytes, faults: Faults) -> None:

@@ -152,9 +152,9 @@ def penstock_outcomes(query: str, feed: Feed, ours: Contender | None) -> Iterato
 def compared(outcomes: Sequence[Outcome]) -> Iterator[Figure]:
     """Compare Penstock's best rate with the peer's best."""
     speeds: dict[str, float] = {}
-    for each in outcomes:
-        if each.best and each.rows and each.agrees:
-            speeds[each.group] = max(speeds.get(each.group, 0.0), each.rows / each.best)
+    for outcome in outcomes:
+        if outcome.best and outcome.rows and outcome.agrees:
+            speeds[outcome.group] = max(speeds.get(outcome.group, 0.0), outcome.rows / outcome.best)
     yield Figure("x peer", ratio(speeds.get(PENSTOCK_GROUP), speeds.get(PEER_GROUP)), WANTED)
 
 

@@ -100,13 +100,13 @@ def run(
             wait(number)
             yield batch
 
-    flow, found = Dataflow("live"), list[tuple[int, int, int, int, float]]()
-    rows = op.flat_map("rows", op.input("in", flow, TestingSource(given())), lambda batch: batch)
+    timed_batch, found = Dataflow("live"), list[tuple[int, int, int, int, float]]()
+    rows = op.flat_map("rows", op.input("in", timed_batch, TestingSource(given())), lambda batch: batch)
     if query != "session":
         rows = op.filter("views", rows, lambda row: row.et == 1)
     results = doubled(rows) if query == "filter" else windowed(query, rows)
     op.output("out", op.map("clock", results, lambda row: (*row, time.perf_counter())), TestingSink(found))
-    run_main(flow)
+    run_main(timed_batch)
     columns = list(zip(*found, strict=True)) or [()] * 5
     plain = dict(zip(("start", "end", "key", "value"), columns, strict=False))
     return pa.table({name: pa.array(values, pa.int64()) for name, values in plain.items()}), list(columns[4])

@@ -19,11 +19,6 @@ class Grid:
     every: int
     offset: int
 
-    @property
-    def reach(self) -> int:
-        """How far the bounds of windows and panes may lie from a time in them."""
-        return self.size + self.every + abs(self.offset)
-
 
 @dataclass(frozen=True)
 class Windows:

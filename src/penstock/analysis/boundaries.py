@@ -69,17 +69,17 @@ def boundaries(program: Program) -> Boundaries:
 def lineage(program: Program) -> dict[str, Boundaries]:
     """Return the reach of every object into each input it depends on."""
     found: dict[str, Boundaries] = {}
-    for each in program.objects:
-        if isinstance(each.body, Input):
-            found[each.name] = {each.name: Finite()}
+    for obj in program.objects:
+        if isinstance(obj.body, Input):
+            found[obj.name] = {obj.name: Finite()}
             continue
         reached: Boundaries = {}
-        for source in sources_of(each.body):
-            step = _step(each, program[source], program)
+        for source in sources_of(obj.body):
+            step = _step(obj, program[source], program)
             for name, reach in found[source].items():
                 longer = _chained(step, reach)
                 reached[name] = _joined(reached[name], longer) if name in reached else longer
-        found[each.name] = reached
+        found[obj.name] = reached
     return found
 
 
@@ -87,7 +87,7 @@ def _step(this: Object, source: Object, program: Program) -> Reach:
     """Return the reach of an object into one of its sources."""
     match this.body:
         case Samples(fields=fields):
-            clock = next((each.expr for each in fields if each.name == this.time.column), None)
+            clock = next((field.expr for field in fields if field.name == this.time.column), None)
             return Finite() if clock in {None, Column(source.time.column)} else Sequential()
         case Reduce(domain=TimeWindow(size=size)):
             return Finite(size - 1)  # a result's time is its window's last tick
@@ -144,29 +144,29 @@ def _of_join(body: Join | Asof | RollingJoin) -> Reach:
 def signal_reach(program: temporal.Program, sources: Sequence[str], source: str) -> Reach:
     """Return the reach of a signal's value at an instant into the samples of one of its sources."""
     taken = {
-        each.name
-        for each in program.objects
-        if isinstance(each.body, temporal.Sampled) and sources[int(each.body.input)] == source
+        obj.name
+        for obj in program.objects
+        if isinstance(obj.body, temporal.Sampled) and sources[int(obj.body.input)] == source
     }
     reached = signal_lineage(program)[program.output]
     reaches = [reach for name, reach in reached.items() if name in taken]
     whole = reaches[0]
-    for each in reaches[1:]:
-        whole = _joined(whole, each)
+    for reache in reaches[1:]:
+        whole = _joined(whole, reache)
     return whole
 
 
 def signal_lineage(program: temporal.Program) -> dict[str, Boundaries]:
     """Return the reach of every temporal object into the samples it depends on, by the name of the Sampled object."""
     found: dict[str, Boundaries] = {}
-    for each in program.objects:
+    for obj in program.objects:
         reached: Boundaries = {}
-        for source, step in _signal_reads(each, program):
+        for source, step in _signal_reads(obj, program):
             below = {source: Finite()} if _is_sampled(source, program) else found[source]
             for name, reach in below.items():
                 longer = _chained(step, reach)
                 reached[name] = _joined(reached[name], longer) if name in reached else longer
-        found[each.name] = reached or {each.name: _hold(each.body)}
+        found[obj.name] = reached or {obj.name: _hold(obj.body)}
     return found
 
 
@@ -178,8 +178,8 @@ def _signal_reads(this: temporal.Object, program: temporal.Program) -> list[tupl
     """List the objects that an object reads, and how far around an instant."""
     match this.body:
         case temporal.Expression(accesses=accesses, reductions=reductions):
-            held = [(each.source, _access(each, program)) for each in accesses]
-            return held + [(each.source, _over(each)) for each in reductions]
+            held = [(access.source, _access(access, program)) for access in accesses]
+            return held + [(reduction.source, _over(reduction)) for reduction in reductions]
         case temporal.Chop(source=source, marks=marks):
             cuts = [] if marks is None else [(marks.source, CarryIn())]
             return [(source, CarryIn()), *cuts]

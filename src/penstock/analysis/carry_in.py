@@ -47,24 +47,24 @@ class _Side:
 
 def carry_in(program: Program) -> Carry | None:
     """Return the carried-in rows of a program's slices; None unless they are the last rows of one stream per key."""
-    joins = [each.body for each in program.objects if isinstance(each.body, Asof) and _unbounded(each.body)]
+    joins = [obj.body for obj in program.objects if isinstance(obj.body, Asof) and _unbounded(obj.body)]
     if len(joins) != 1 or not joins[0].on:
         return None
     left, right = _side(program, joins[0].left), _side(program, joins[0].right)
     if left is None or right is None:
         return None
     keys = [_key(left, right, pair) for pair in joins[0].on]
-    known = tuple(each for each in keys if each is not None)
+    known = tuple(key for key in keys if key is not None)
     return Carry(left.stream, right.stream, known, right.where) if len(known) == len(keys) else None
 
 
 def without_carry(program: Program) -> Program:
     """Return the program with tolerance 0 in that join, to measure the reach of the remaining objects."""
     changed = tuple(
-        replace(each, body=replace(each.body, tolerance=0))
-        if isinstance(each.body, Asof) and _unbounded(each.body)
-        else each
-        for each in program.objects
+        replace(obj, body=replace(obj.body, tolerance=0))
+        if isinstance(obj.body, Asof) and _unbounded(obj.body)
+        else obj
+        for obj in program.objects
     )
     return replace(program, objects=changed)
 
@@ -82,7 +82,7 @@ def _side(program: Program, name: str) -> _Side | None:
             return _Side(stream, this.schema, columns, None)
         case Samples(source=source, where=where, fields=fields):
             below = _side(program, source)
-            clock = next((each.expr for each in fields if each.name == this.time.column), None)
+            clock = next((field.expr for field in fields if field.name == this.time.column), None)
             if below is None or clock not in {None, Column(program[source].time.column)}:
                 return None
             made = {name: inlined(expr, below.columns) for name, expr in definitions(fields).items()}

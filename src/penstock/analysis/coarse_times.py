@@ -22,9 +22,9 @@ from penstock.types.windows import Steps, TimeWindow
 
 def coarse_times(program: Program) -> dict[str, Steps]:
     """Return, by stream, the panes of the single window that reads the stream."""
-    inputs = [each for each in program.objects if isinstance(each.body, Input)]
-    found = {each.name: _steps(each, program) for each in inputs}
-    streams = [each.body.stream for each in inputs if isinstance(each.body, Input)]
+    inputs = [obj for obj in program.objects if isinstance(obj.body, Input)]
+    found = {input_.name: _steps(input_, program) for input_ in inputs}
+    streams = [input_.body.stream for input_ in inputs if isinstance(input_.body, Input)]
     return {
         stream: steps
         for stream, steps in zip(streams, found.values(), strict=True)
@@ -33,7 +33,7 @@ def coarse_times(program: Program) -> dict[str, Steps]:
 
 
 def _steps(this: Object, program: Program) -> Steps | None:
-    readers = [each.body for each in program.objects if this.name in sources_of(each.body)]
+    readers = [obj.body for obj in program.objects if this.name in sources_of(obj.body)]
     match readers:
         case [Reduce(domain=TimeWindow(size=size, every=every, offset=offset)) as window] if not (
             this.time.implied or sees_order(window) or this.time.column in _read(window)
@@ -49,9 +49,9 @@ def _read(window: Reduce) -> frozenset[str]:
 
 
 def _expressions(window: Reduce) -> Iterator[Expr]:
-    for each in window.reductions:
-        yield from each.args
-        if each.where is not None:
-            yield each.where
+    for reduction in window.reductions:
+        yield from reduction.args
+        if reduction.where is not None:
+            yield reduction.where
     yield from (key.expr for key in window.keys)
     yield from (each for each in (window.where,) if each is not None)

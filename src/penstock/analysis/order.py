@@ -30,20 +30,20 @@ def sees_order(body: Body) -> bool:
         case Distinct() | Top() | Apply() | Signals() | Asof():
             return True
         case RollingJoin(reductions=reductions):
-            return not all(algebra_of(each).commutative for each in reductions)
+            return not all(algebra_of(reduction).commutative for reduction in reductions)
         case Reduce(domain=Count()) | Attach(domain=Count()):
             return True
         case Lookback(spans=spans) if any(span.rows is not None for span in spans):
             return True
         case Reduce(reductions=reductions) | Attach(reductions=reductions) | Lookback(reductions=reductions):
-            return not all(algebra_of(each).commutative for each in reductions)
+            return not all(algebra_of(reduction).commutative for reduction in reductions)
         case _:
             return False
 
 
 def order_of_keys_is_seen(body: Reduce | Apply, program: Program) -> bool:
     """Return whether a later object depends on the order of a window's keys, which share a time."""
-    this = next((each for each in program.objects if each.body is body), None)
+    this = next((obj for obj in program.objects if obj.body is body), None)
     if this is None or not body.keys:
         return False
     keys = frozenset(key.name for key in body.keys)
@@ -52,7 +52,7 @@ def order_of_keys_is_seen(body: Reduce | Apply, program: Program) -> bool:
 
 def _seen(name: str, keys: frozenset[str] | None, program: Program) -> bool:
     """Check the readers of an object. Columns `keys` distinguish samples of equal time; None: no known columns do."""
-    return any(_seen_by(each, keys, program) for each in program.objects if name in sources_of(each.body))
+    return any(_seen_by(obj, keys, program) for obj in program.objects if name in sources_of(obj.body))
 
 
 def _seen_by(this: Object, keys: frozenset[str] | None, program: Program) -> bool:
@@ -73,11 +73,9 @@ def _seen_by(this: Object, keys: frozenset[str] | None, program: Program) -> boo
 
 def _passed(keys: frozenset[str] | None, fields: Iterable[Field]) -> frozenset[str] | None:
     """Return the keys if the fields pass all of them unchanged, else None."""
-    same = {each.name for each in fields if each.expr == Column(each.name)}
+    same = {field.name for field in fields if field.expr == Column(field.name)}
     return keys if keys is not None and keys <= same else None
 
 
 def _apart(body: Reduce | Apply | Attach | Lookback, keys: frozenset[str] | None) -> bool:
-    return keys is not None and keys <= {
-        each.expr.name for each in body.keys if isinstance(each.expr, Column)
-    }
+    return keys is not None and keys <= {key.expr.name for key in body.keys if isinstance(key.expr, Column)}

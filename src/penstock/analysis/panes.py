@@ -34,9 +34,9 @@ def pane_obstacle(body: Reduce, program: Program) -> str | None:
     schema = program[body.source].schema
     # Samples of a carried window are folded by the window's end; their times are not read.
     by_place = isinstance(body.domain, TimeWindow) and _ordered_by_place(body.source, program)
-    facts = (ReductionFacts(each, schema) for each in body.reductions)
+    facts = (ReductionFacts(reduction, schema) for reduction in body.reductions)
     return next(
-        (f"{each.name} {each.why_not_merged}" for each in facts if not each.fits_panes(by_place)), None
+        (f"{fact.name} {fact.why_not_merged}" for fact in facts if not fact.fits_panes(by_place)), None
     )
 
 
@@ -112,7 +112,7 @@ class ReductionFacts:
             return False
         if algebra.skips_nulls:
             return algebra.commutative
-        plain = all(kind_of(each) in PLAIN and each == value_type(each) for each in self.types)
+        plain = all(kind_of(dtype) in PLAIN and dtype == value_type(dtype) for dtype in self.types)
         return plain and (algebra.commutative or by_place)
 
     @property
@@ -145,4 +145,4 @@ class ReductionFacts:
 
 
 def _any_float(types: Iterable[pa.DataType]) -> bool:
-    return any(kind_of(each) == "float" for each in types)
+    return any(kind_of(dtype) == "float" for dtype in types)

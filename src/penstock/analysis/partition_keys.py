@@ -55,7 +55,7 @@ class Undivided:
 
 def partition_keys(program: Program) -> Mapping[str, tuple[Expr, ...]] | Undivided:
     """Return for each input its partition expressions, in the same order for all inputs."""
-    inputs = frozenset(each.name for each in program.objects if isinstance(each.body, Input))
+    inputs = frozenset(obj.name for obj in program.objects if isinstance(obj.body, Input))
     common = _common(program)
     if isinstance(common, Undivided):
         return common
@@ -80,8 +80,8 @@ def _common(program: Program) -> frozenset[Key] | Undivided:
     """Return the keys shared by all objects that combine samples."""
     origins = _origins(program)
     common: frozenset[Key] | None = None
-    for each in program.objects:
-        found = _keys_of(each, program, origins)
+    for obj in program.objects:
+        found = _keys_of(obj, program, origins)
         if isinstance(found, Undivided):
             return found
         if found is not None:
@@ -126,7 +126,7 @@ def _named(this: Object, keys: Iterable[Field], origin: Origin) -> frozenset[Key
     fields = tuple(keys)
     if not fields:
         return Undivided(f"~{this.name} has no keys")
-    known = frozenset(key for each in fields if (key := _key(each.expr, origin)) is not None)
+    known = frozenset(key for field in fields if (key := _key(field.expr, origin)) is not None)
     return known or Undivided(f"the keys of ~{this.name} are results of windows")
 
 
@@ -184,12 +184,12 @@ def _signal_keys(this: Object, body: Signals, origins: Mapping[str, Origin]) -> 
 def _sampled(body: Signals, origins: Mapping[str, Origin]) -> Origin:
     """Trace the keys of a signal's result into every sampled stream."""
     ways: list[Origin] = []
-    for each in body.program.objects:
-        if isinstance(each.body, Sampled):
-            origin = origins[body.sources[int(each.body.input)]]
+    for obj in body.program.objects:
+        if isinstance(obj.body, Sampled):
+            origin = origins[body.sources[int(obj.body.input)]]
             fields = [
                 Field(key, Column(name))
-                for key, name in zip(body.program.keys.names, each.body.keys, strict=True)
+                for key, name in zip(body.program.keys.names, obj.body.keys, strict=True)
             ]
             ways.append(_through(fields, origin))
     return _merged(ways)
@@ -209,8 +209,8 @@ def _key(expr: Expr, origin: Origin) -> Key | None:
 
 def _origins(program: Program) -> dict[str, Origin]:
     found: dict[str, Origin] = {}
-    for each in program.objects:
-        found[each.name] = _origin(each, each.body, found)
+    for obj in program.objects:
+        found[obj.name] = _origin(obj, obj.body, found)
     return found
 
 

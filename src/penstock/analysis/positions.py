@@ -71,7 +71,7 @@ class Positions:
     @property
     def marking(self) -> frozenset[str]:
         """The objects whose samples are counted, and the objects that determine where those have samples."""
-        found = {each.source for each in self.overs}
+        found = {over.source for over in self.overs}
         for this in reversed(self.program.objects):
             if this.name in found:
                 found.update(sources_of(this.body))
@@ -80,7 +80,7 @@ class Positions:
     @property
     def overs(self) -> list[WindowReduction]:
         """All reductions."""
-        return [over for each in self.program.objects for over in reductions_of(each.body)]
+        return [over for obj in self.program.objects for over in reductions_of(obj.body)]
 
 
 def reductions_of(body: object) -> tuple[WindowReduction, ...]:
@@ -107,7 +107,7 @@ def fits(program: Program, inputs: Inputs) -> bool:
 
 def positions_of(program: Program, inputs: Inputs) -> Positions:
     """Express a program in positions of its inputs; raise `DoesNotFit` with the reason if that is impossible."""
-    times = [inputs[int(each)][1] for each in program.inputs]
+    times = [inputs[int(input_)][1] for input_ in program.inputs]
     return in_positions(_with_computed_output(program), times)
 
 
@@ -126,7 +126,7 @@ def in_positions(program: Program, times: Sequence[Time]) -> Positions:
     time = _common(times)
     _require(not len(program.keys), "samples have keys")
     scale = _Scale(program, time)
-    objects = tuple(Object(each.name, scale.body(each), each.schema) for each in program.objects)
+    objects = tuple(Object(obj.name, scale.body(obj), obj.schema) for obj in program.objects)
     found = replace(program, objects=objects)
     steps, gridded = _steps(found)
     period = time.period or 1
@@ -195,14 +195,14 @@ class _Scale:
         return replace(body, hold=replace(hold, lasting=lasting))
 
     def _accesses(self, accesses: tuple[At, ...]) -> tuple[At, ...]:
-        return tuple(At(each.source, self._whole(each.shift, "a shift")) for each in accesses)
+        return tuple(At(access.source, self._whole(access.shift, "a shift")) for access in accesses)
 
     def _reductions(self, reductions: tuple[WindowReduction, ...]) -> tuple[WindowReduction, ...]:
-        for each in reductions:
-            self._check(each)
+        for reduction in reductions:
+            self._check(reduction)
         return tuple(
-            replace(each, span=self._span(each.span), shift=self._whole(each.shift, "a shift"))
-            for each in reductions
+            replace(reduction, span=self._span(reduction.span), shift=self._whole(reduction.shift, "a shift"))
+            for reduction in reductions
         )
 
     def _check(self, over: WindowReduction) -> None:
@@ -269,8 +269,8 @@ def _steps(program: Program) -> tuple[dict[str, int], frozenset[str]]:
 def _step(body: object, steps: Mapping[str, int]) -> int:
     match body:
         case Expression(accesses=accesses, reductions=reductions):
-            read = {(steps[each.source], each.shift) for each in accesses}
-            read |= {(result_step(each, steps), each.shift) for each in reductions}
+            read = {(steps[access.source], access.shift) for access in accesses}
+            read |= {(result_step(reduction, steps), reduction.shift) for reduction in reductions}
             common = {step for step, _ in read}
             alike = len(common) == 1 and all(shift % step == 0 for step, shift in read)
             return common.pop() if alike else 1
@@ -301,7 +301,7 @@ def pane_of(over: WindowReduction, steps: Mapping[str, int]) -> int:
 def _check_grid(over: WindowReduction, steps: Mapping[str, int]) -> None:
     own = steps[over.source]
     lengths = (over.span.size,) if isinstance(over.span, Rolling) else (pane_of(over, steps),)
-    _require(all(each % own == 0 for each in lengths), "a span cuts the windows that it reduces")
+    _require(all(length % own == 0 for length in lengths), "a span cuts the windows that it reduces")
 
 
 def _marked(body: object, steps: Mapping[str, int], marked: set[str]) -> bool:
@@ -313,15 +313,15 @@ def _marked(body: object, steps: Mapping[str, int], marked: set[str]) -> bool:
             Expression(accesses=accesses, reductions=reductions)
             | Feedback(accesses=accesses, reductions=reductions)
         ):
-            fine = [each.source for each in accesses]
-            fine += [each.source for each in reductions if result_step(each, steps) == 1]
+            fine = [access.source for access in accesses]
+            fine += [reduction.source for reduction in reductions if result_step(reduction, steps) == 1]
             return any(steps[source] == 1 and source in marked for source in fine)
         case _:
             return any(source in marked for source in sources_of(body))  # type: ignore[arg-type]
 
 
 def _reads_grid(body: object, gridded: set[str]) -> bool:
-    on_grid = any(isinstance(each.span, Window | Per) for each in reductions_of(body))
+    on_grid = any(isinstance(reduction.span, Window | Per) for reduction in reductions_of(body))
     return on_grid or any(source in gridded for source in sources_of(body))  # type: ignore[arg-type]
 
 
@@ -351,4 +351,4 @@ def marks_of(program: Program, name: str) -> tuple[int, int]:
 
 def schemas(program: Program) -> dict[str, pa.Schema]:
     """The columns of all objects."""
-    return {each.name: each.schema for each in program.objects}
+    return {obj.name: obj.schema for obj in program.objects}

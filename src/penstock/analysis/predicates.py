@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from penstock.expr.nodes import Call, Case, Expr, Literal
+from penstock.expr.nodes import Call, Case, Expr, Literal, depth
 
+DEEPEST = 100
 FALSE = Literal(False, pa.bool_())
 
 
@@ -19,18 +20,31 @@ def then(first: Expr | None, second: Expr | None, *, total: bool) -> Expr | None
     """
     if first is None or second is None:
         return second if first is None else first
-    return Call("and", (first, second)) if total else Case(((first, second),), FALSE)
+    return both(first, second) if total else Case(((first, second),), FALSE)
+
+
+def both(first: Expr, second: Expr) -> Expr:
+    """Return a conjunction; a chain of `and` that would nest deeply becomes one of many operands."""
+    match first:
+        case Call(function="and", args=args) if depth(first) >= DEEPEST:
+            return Call("and", (*args, second))
+        case _:
+            return Call("and", (first, second))
 
 
 def conjuncts(predicate: Expr | None) -> tuple[Expr, ...]:
     """Split a predicate into its conjuncts."""
-    match predicate:
-        case None:
-            return ()
-        case Call(function="and", args=args):
-            return tuple(part for arg in args for part in conjuncts(arg))
-        case _:
-            return (predicate,)
+    found: list[Expr] = []
+    opened: set[Expr] = set()  # a shared conjunction counts once: it may stand for billions of conjuncts
+    waiting = [] if predicate is None else [predicate]
+    while waiting:
+        match waiting.pop():
+            case Call(function="and", args=args) as node:
+                waiting.extend(() if node in opened else reversed(args))
+                opened.add(node)
+            case node:
+                found.append(node)
+    return tuple(found)
 
 
 def conjunction(parts: Iterable[Expr]) -> Expr | None:

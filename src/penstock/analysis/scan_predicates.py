@@ -29,9 +29,9 @@ from penstock.ir.nodes import (
 def scan_predicates(program: Program) -> dict[str, Expr]:
     """Return, by stream, a predicate that holds for every needed row; omit streams of which all rows are needed."""
     found: dict[str, list[Expr | None]] = {}
-    for each in program.objects:
-        if isinstance(each.body, Input):
-            found.setdefault(each.body.stream, []).append(_asked_of(each, program))
+    for obj in program.objects:
+        if isinstance(obj.body, Input):
+            found.setdefault(obj.body.stream, []).append(_asked_of(obj, program))
     known = {stream: [part for part in parts if part is not None] for stream, parts in found.items()}
     return {
         stream: _either(parts)
@@ -42,7 +42,7 @@ def scan_predicates(program: Program) -> dict[str, Expr]:
 
 def _asked_of(this: Object, program: Program) -> Expr | None:
     """Return the disjunction of the readers' predicates on an input; None if a reader needs every row."""
-    readers = [each.body for each in program.objects if this.name in sources_of(each.body)]
+    readers = [obj.body for obj in program.objects if this.name in sources_of(obj.body)]
     asked = [_where(body) for body in readers]
     known = [where for where in asked if where is not None and is_total(where, this.schema)]
     if this.time.implied or program.output == this.name or not known or len(known) < len(asked):

@@ -66,7 +66,7 @@ def _columns(program: ir.Program) -> tuple[str, ...] | None:
     if not isinstance(found, dict) or not isinstance(body, ir.Reduce):
         return None
     (keys,) = found.values()
-    names = tuple(each.name for each in keys if isinstance(each, Column))
+    names = tuple(key.name for key in keys if isinstance(key, Column))
     return names if len(names) == len(body.keys) else None
 
 
@@ -77,7 +77,7 @@ def _plain(program: ir.Program, name: str) -> bool:
         case ir.Input():
             return not this.time.implied
         case ir.Samples(source=source, fields=fields):
-            clock = next((each.expr for each in fields if each.name == this.time.column), None)
+            clock = next((field.expr for field in fields if field.name == this.time.column), None)
             return clock in {None, Column(program[source].time.column)} and _plain(program, source)
         case _:
             return False

@@ -19,7 +19,7 @@ from penstock.types.windows import Calendar, TimeWindow
 
 def spreadable(program: ir.Program) -> tuple[str, ...]:
     """Return the names of the streams, the left one first; empty if the query does not allow this."""
-    joins = [each for each in program.objects if not _row_by_row(each.body)]
+    joins = [obj for obj in program.objects if not _row_by_row(obj.body)]
     if len(joins) != 1:
         return ()
     body = joins[0].body
@@ -29,7 +29,7 @@ def spreadable(program: ir.Program) -> tuple[str, ...]:
     if None in streams or streams[0] == streams[1]:
         return ()
     both = isinstance(body, Join) and body.how == "inner"
-    return tuple(each for each in streams[: 2 if both else 1] if each is not None)
+    return tuple(stream for stream in streams[: 2 if both else 1] if stream is not None)
 
 
 def _row_by_row(body: ir.Body) -> bool:
@@ -55,5 +55,5 @@ def _stream(name: str, program: ir.Program) -> str | None:
     body = program[name].body
     if isinstance(body, ir.Input):
         return body.stream
-    found = {_stream(each, program) for each in ir.sources_of(body)} - {None}
+    found = {_stream(source, program) for source in ir.sources_of(body)} - {None}
     return found.pop() if len(found) == 1 else None

@@ -25,7 +25,10 @@ def state_obstacle(body: Body, program: Program) -> str | None:
             else _window_obstacle(body.domain, bool(body.keys))
         )
         or _key_obstacle([type_of(key.expr, schema) for key in body.keys])
-        or next((found for each in body.reductions if (found := _reduction_obstacle(each, schema))), None)
+        or next(
+            (found for reduction in body.reductions if (found := _reduction_obstacle(reduction, schema))),
+            None,
+        )
     )
 
 
@@ -48,7 +51,7 @@ def _span_obstacle(spans: Sequence[LookBack]) -> str | None:
 
 
 def _key_obstacle(types: list[pa.DataType]) -> str | None:
-    other = next((each for each in types if machine_type(each) is None and not _has_codes(each)), None)
+    other = next((dtype for dtype in types if machine_type(dtype) is None and not _has_codes(dtype)), None)
     return None if other is None else f"a key of type {other} has no word of 64 bits"
 
 
@@ -60,6 +63,6 @@ def _reduction_obstacle(reduction: Reduction, schema: pa.Schema) -> str | None:
     facts = ReductionFacts(reduction, schema)
     if not facts.fits_panes(by_place=False):
         return f"{facts.name} {facts.why_not_merged}"
-    if facts.name != "count" and any(machine_type(each) is None for each in facts.types):
+    if facts.name != "count" and any(machine_type(dtype) is None for dtype in facts.types):
         return f"{facts.name} keeps values that are not machine numbers"
     return None

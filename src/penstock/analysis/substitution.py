@@ -13,7 +13,7 @@ Definitions = dict[str, Expr]
 
 def definitions(fields: Iterable[Field]) -> Definitions:
     """Map each column to its defining expression."""
-    return {each.name: opaque(each.expr) for each in fields}
+    return {field.name: opaque(field.expr) for field in fields}
 
 
 def opaque(expr: Expr) -> Expr:
@@ -37,7 +37,7 @@ def inlined(expr: Expr | None, known: Definitions) -> Expr | None:
 
 def inlined_fields(fields: Iterable[Field], known: Definitions) -> tuple[Field, ...]:
     """Substitute in every field, keeping its name."""
-    return tuple(Field(each.name, substitute(each.expr, known)) for each in fields)
+    return tuple(Field(field.name, substitute(field.expr, known)) for field in fields)
 
 
 def inlined_reduction(reduction: Reduction, known: Definitions) -> Reduction:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from penstock.expr.nodes import Call, Case, Cast, Expr, children
+from penstock.expr.nodes import Call, Case, Cast, Expr, fold
 from penstock.expr.rules import zone_of
 from penstock.expr.typing import type_of
 from penstock.types.arrow import kind_of, value_type
@@ -42,9 +42,7 @@ _IF_ALIKE = frozenset({"fill_null", "least", "greatest"})
 
 def is_total(expr: Expr, schema: pa.Schema, reduced: Sequence[pa.DataType] = ()) -> bool:
     """Return whether the expression can be evaluated for every row of the schema."""
-    return all(is_total(child, schema, reduced) for child in children(expr)) and _step_is_total(
-        expr, schema, reduced
-    )
+    return fold(expr, lambda node, below: all(below) and _step_is_total(node, schema, reduced))
 
 
 def _step_is_total(expr: Expr, schema: pa.Schema, reduced: Sequence[pa.DataType]) -> bool:

@@ -108,8 +108,8 @@ class Backfill:
     def following(self, given: Arrived) -> Arrived:
         """Keep live rows from `at` on; assign them to a separate split if they have none."""
         each = self._from_then_on(given)
-        came = each.batch.num_rows or each.bad or each.out
-        return replace(each, split=LIVE) if each.split is None and came else each
+        arrived_rows = each.batch.num_rows or each.bad or each.out
+        return replace(each, split=LIVE) if each.split is None and arrived_rows else each
 
     def conformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Convert a live batch to the columns of the stream."""
@@ -159,11 +159,11 @@ def in_order(data: Dataset) -> list[tuple[Dataset, int | None]]:
     for each in data.fragments:
         files.setdefault(each.path, []).append(each)
     firsts = {path: _first(fragments) for path, fragments in files.items()}
-    told = {path: first for path, first in firsts.items() if first is not None}
-    if len(told) < len(files):
-        return [(Dataset(data.schema, tuple(each)), None) for each in files.values()]
-    paths = sorted(told, key=lambda path: (told[path], path))
-    upto = [*(told[path] for path in paths), END_OF_TIME][1:]
+    reported = {path: first for path, first in firsts.items() if first is not None}
+    if len(reported) < len(files):
+        return [(Dataset(data.schema, tuple(file)), None) for file in files.values()]
+    paths = sorted(reported, key=lambda path: (reported[path], path))
+    upto = [*(reported[path] for path in paths), END_OF_TIME][1:]
     return [(Dataset(data.schema, tuple(files[path])), time) for path, time in zip(paths, upto, strict=True)]
 
 

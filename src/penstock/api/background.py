@@ -106,7 +106,9 @@ class Background(Savable):
         """Convert rows in the calling thread, so that errors in them are its own."""
         live = self._live
         given = live.bindings(batch, batches)
-        return [(name, part) for name, each in given for part in live.admit(name, each) if part.num_rows]
+        return [
+            (name, part) for name, argument in given for part in live.admit(name, argument) if part.num_rows
+        ]
 
     def _put(self, admitted: list[tuple[str, pa.RecordBatch]], arrived: float) -> None:
         worker, live = self._worker, self._live

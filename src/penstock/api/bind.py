@@ -22,6 +22,7 @@ from penstock.expr.nulls import null_as, typed_nulls
 from penstock.expr.show import show
 from penstock.expr.typing import listed, require_bool, type_of
 from penstock.types.arrow import kind_of
+from penstock.types.choices import repeated
 from penstock.types.time import Time
 
 DEEPEST = 100
@@ -29,6 +30,7 @@ DEEPEST = 100
 
 def bound(expr: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
     """Resolve an expression over a stream's columns; raise user-facing errors."""
+    expr = flattened(expr)
     refuse_depth(expr)
     resolved = nodes.rewrite(
         expr, lambda node: _typed_definition(typed_nulls(timed(node, schema, time), schema), schema)
@@ -38,16 +40,37 @@ def bound(expr: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
 
 
 def refuse_depth(expr: nodes.Expr) -> None:
-    """Reject an expression too deep for later steps, which all walk expressions recursively."""
-    level = [expr]
-    for _ in range(DEEPEST):
-        level = list({id(child): child for node in level for child in nodes.children(node)}.values())
-        if not level:
-            return
+    """Reject an expression too deep for the steps that walk it recursively."""
+    if nodes.depth(expr) <= DEEPEST:
+        return
     raise UnsupportedError(
         f"an expression is nested more than {DEEPEST} deep; name its parts with with_columns, "
         "or sum many terms pairwise"
     )
+
+
+def flattened(expr: nodes.Expr) -> nodes.Expr:
+    """Write the chains of `and` and `or` in a deep expression as calls with many operands.
+
+    >>> from penstock.expr.nodes import Call, Column
+    >>> chain = Column("a")
+    >>> for name in map(str, range(200)):
+    ...     chain = Call("or", (chain, Column(name)))
+    >>> nodes.depth(chain), nodes.depth(flattened(chain)), len(flattened(chain).args)
+    (201, 2, 201)
+    """
+    return expr if nodes.depth(expr) <= DEEPEST else nodes.rewrite(expr, _spliced)
+
+
+def _spliced(node: nodes.Expr) -> nodes.Expr:
+    """Splice operands that are calls of the same connector; a repeated operand changes nothing."""
+    if not isinstance(node, nodes.Call) or node.function not in ("and", "or"):
+        return node
+    operands: dict[nodes.Expr, None] = {}
+    for arg in node.args:
+        same = isinstance(arg, nodes.Call) and arg.function == node.function
+        operands |= dict.fromkeys(arg.args if same and isinstance(arg, nodes.Call) else (arg,))
+    return nodes.Call(node.function, tuple(operands)) if len(operands) > 1 else next(iter(operands))
 
 
 def _typed_definition(node: nodes.Expr, schema: pa.Schema) -> nodes.Expr:
@@ -73,8 +96,8 @@ def row_fields(
 ) -> tuple[Field, ...]:
     """Resolve the columns of a projection."""
     fields = window_fields(exprs, named, schema, time, what)
-    for each in fields:
-        _refuse_aggregates(each.expr, what)
+    for field in fields:
+        _refuse_aggregates(field.expr, what)
     return fields
 
 
@@ -101,7 +124,11 @@ def _refuse_constants(named: Mapping[str, object], schema: pa.Schema, what: str)
 
 def flat(given: Iterable[object]) -> list[object]:
     """Flatten lists of arguments."""
-    return [part for each in given for part in (each if isinstance(each, (list, tuple)) else [each])]
+    return [
+        part
+        for argument in given
+        for part in (argument if isinstance(argument, (list, tuple)) else [argument])
+    ]
 
 
 def _name_of(given: object, what: str) -> str:
@@ -116,12 +143,13 @@ def _name_of(given: object, what: str) -> str:
 
 def own_name(given: Expr) -> str | None:
     """Return the name of an expression, else that of the first column in it (as in Polars)."""
-    waiting = [given.node]
+    waiting, seen = [given.node], set[int]()
     while given.name is None and waiting:
         node = waiting.pop()
         if isinstance(node, Column):
             return node.name
-        waiting += reversed(_valued(node))
+        waiting += [] if id(node) in seen else reversed(_valued(node))
+        seen.add(id(node))
     return given.name
 
 
@@ -136,7 +164,7 @@ def _valued(node: nodes.Expr) -> tuple[nodes.Expr, ...]:
 
 def refuse_twice(names: Sequence[str], what: str) -> None:
     """Reject duplicate column names."""
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    twice = repeated(names)
     if twice:
         raise SchemaMismatchError(
             f"{what} would give more than one column named {twice[0]!r}; choose other names"

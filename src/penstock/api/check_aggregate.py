@@ -220,23 +220,23 @@ def _sampled(arity: int, data: object, draw: random.Random) -> tuple[list[Row], 
 def _columns(arity: int, data: object, draw: random.Random) -> tuple[list[list[Any]], list[pa.DataType]]:
     match data:
         case pa.Table() | pa.RecordBatch():
-            return [physical_values(each) for each in data.columns], list(data.schema.types)
+            return [physical_values(column) for column in data.columns], list(data.schema.types)
         case pa.Array() | pa.ChunkedArray():
             return [physical_values(data)], [data.type]
         case str() | pa.DataType() | type():
             return _columns(arity, [data], draw)
-        case [*given] if given and all(isinstance(each, str | pa.DataType | type) for each in given):
-            types = [as_type(each) for each in given]
-            return [[_made(each, draw) for _ in range(POOL)] for each in types], types
+        case [*given] if given and all(isinstance(argument, str | pa.DataType | type) for argument in given):
+            types = [as_type(argument) for argument in given]
+            return [[_made(dtype, draw) for _ in range(POOL)] for dtype in types], types
         case [*given]:
-            rows = [each if isinstance(each, tuple) else (each,) for each in given]
+            rows = [argument if isinstance(argument, tuple) else (argument,) for argument in given]
             columns = [list(each) for each in zip(*rows, strict=True)] if rows else [[] for _ in range(arity)]
-            return columns, [_common(each) for each in columns]
+            return columns, [_common(column) for column in columns]
     raise AggregateError(f"a {type(data).__name__} is no sample; give a list of values, Arrow data or types")
 
 
 def _common(values: Sequence[object]) -> pa.DataType:
-    literals = [literal(each) for each in values]
+    literals = [literal(value) for value in values]
     common = common_type([operand_of(each, each.type) for each in literals])
     if common is None or (kind_of(common) == "null" and values):
         raise ExpressionTypeError(

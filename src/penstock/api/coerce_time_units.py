@@ -82,6 +82,6 @@ def _reads(expr: ex.Expr, name: str) -> bool:
 def _passes(fields: tuple[ex.Field, ...], before: str, after: str) -> bool:
     """Return whether a projection passes the time column unchanged and computes nothing from it."""
     return all(
-        each.expr == ex.Column(before) if each.name == after else not _reads(each.expr, before)
-        for each in fields
+        field.expr == ex.Column(before) if field.name == after else not _reads(field.expr, before)
+        for field in fields
     )

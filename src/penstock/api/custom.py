@@ -60,7 +60,7 @@ def aggregate(
         if call is not None
     }
     arity = max(functions["add"].parameters() - 1, 0)
-    traced = {role: _traced(each, state, arity) for role, each in functions.items()}
+    traced = {role: _traced(function, state, arity) for role, function in functions.items()}
     definition = Definition(
         arity,
         state.init,
@@ -114,7 +114,7 @@ class _State:
 
     def symbol(self, columns: Sequence[nodes.Column]) -> object:
         """Return the symbols of a state in its shape."""
-        values = symbols(columns)
+        values = list(map(Expr, columns))
         return values[0] if self._make is None else self._make(values)
 
     def components(self, function: Function, value: object) -> Sequence[object]:
@@ -155,16 +155,16 @@ _SHAPES: dict[str, Any] = {
 def _traced(function: Function, state: _State, arity: int) -> tuple[nodes.Expr, ...]:
     """Trace one of the functions; return the expressions of its result."""
     places = range(len(state.init))
-    own = [state_column(place) for place in places]
-    others = [other_column(place) for place in places]
-    rows = [argument_column(place) for place in range(arity)]
+    own = symbols(map(state_column, places))
+    others = symbols(map(other_column, places))
+    rows = symbols(map(argument_column, range(arity)))
     match function.role:
         case "result":
             columns, args = own, [state.symbol(own)]
         case "merge":
             columns, args = [*own, *others], [state.symbol(own), state.symbol(others)]
         case _:
-            columns, args = [*own, *rows], [state.symbol(own), *symbols(rows)]
+            columns, args = [*own, *rows], [state.symbol(own), *map(Expr, rows)]
     function.require(len(args), _SHAPES[function.role])
     value = function.trace(*args)
     parts = (value,) if function.role == "result" else state.components(function, value)

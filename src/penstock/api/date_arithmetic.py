@@ -24,7 +24,7 @@ def spanned(function: str, args: tuple[Expr, ...], schema: pa.Schema) -> Expr:
     if len(args) != 2:
         return call
     types = [value_type(type_of(arg, schema)) for arg in args]
-    kinds = [kind_of(each) for each in types]
+    kinds = [kind_of(dtype) for dtype in types]
     rule = _RULES.get((function, *kinds))
     return call if rule is None else rule(args[0], types[0], args[1], types[1])
 

@@ -210,11 +210,13 @@ def sifted(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a bounded source; quarantine and count malformed records."""
     rows = 0
-    for each in given:
+    for argument in given:
         batch, bad = (
-            timed_rows(each.batch, source, rows) if source.on_bad == "quarantine" else (each.batch, [])
+            timed_rows(argument.batch, source, rows)
+            if source.on_bad == "quarantine"
+            else (argument.batch, [])
         )
-        rows += each.batch.num_rows
-        quarantine(source, [*each.bad, *bad], access)
-        session.skip(source.name, each.out, len(each.bad) + len(bad))
+        rows += argument.batch.num_rows
+        quarantine(source, [*argument.bad, *bad], access)
+        session.skip(source.name, argument.out, len(argument.bad) + len(bad))
         yield batch

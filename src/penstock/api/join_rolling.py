@@ -53,7 +53,7 @@ class RollingJoined(Unfinished):
         fields = self._fields(exprs, named)
         if not fields:
             raise ExpressionTypeError("agg needs at least one aggregate, such as n=pk.count()")
-        refuse_twice([*schema_of(first).names, *(each.name for each in fields)], "agg after join_rolling")
+        refuse_twice([*schema_of(first).names, *(field.name for field in fields)], "agg after join_rolling")
         made: Stream = self._make(RollingJoin(first, second, self._keys, self._within, fields))
         return made
 
@@ -73,11 +73,11 @@ def rolling_fields(
     given_by_name = {name: _outside(Expr(node_of(each)), found) for name, each in named.items()}
     over = schema_of(second)
     aggregates = [bound(each, over, time_of(second)) for each in found]
-    hidden = [pa.field(_hidden(i), type_of(each, over)) for i, each in enumerate(aggregates)]
+    hidden = [pa.field(_hidden(i), type_of(aggregate, over)) for i, aggregate in enumerate(aggregates)]
     scope = pa.schema([*schema_of(first), *hidden])
     fields = window_fields(given, given_by_name, scope, time_of(first), "agg after join_rolling")
-    back = {_hidden(i): each for i, each in enumerate(aggregates)}
-    return tuple(Field(each.name, ex.substitute(each.expr, back)) for each in fields)
+    back = {_hidden(i): aggregate for i, aggregate in enumerate(aggregates)}
+    return tuple(Field(column.name, ex.substitute(column.expr, back)) for column in fields)
 
 
 def _hidden(index: int) -> str:

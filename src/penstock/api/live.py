@@ -128,7 +128,7 @@ class Live(Savable):
             made = sole.push(batch, round(arrived * 1e6))
         else:
             given = self.bindings(batch, batches)
-            made = [made for name, each in given for made in self._push(name, each)]
+            made = [made for name, argument in given for made in self._push(name, argument)]
         return self._timely(made, arrived) if made or self._timed or self._owed else made
 
     def bindings(self, batch: Any, batches: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
@@ -372,7 +372,7 @@ def _parts(data: Any, gate: Ingress) -> Iterable[pa.RecordBatch]:
 
 def clock_of(stream: Stream, given: Mapping[str, Any]) -> Clock | None:
     """Return the clock of the live data; idleness is measured by the same clock."""
-    clocks = (getattr(each, "clock", None) for each in [*given.values(), *stream.data.values()])
+    clocks = (getattr(argument, "clock", None) for argument in [*given.values(), *stream.data.values()])
     return next((clock for clock in clocks if isinstance(clock, Clock)), None)
 
 

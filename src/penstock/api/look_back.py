@@ -50,11 +50,11 @@ class LookingBack(Unfinished):
         if not fields[0]:
             raise ExpressionTypeError("agg needs at least one aggregate, such as m=pk.mean('x')")
         groups = (time_of(plan).column, *self._by)
-        for each in fields[0]:
-            loose = sorted(outer_columns(each.expr) - set(groups))
+        for field in fields[0]:
+            loose = sorted(outer_columns(field.expr) - set(groups))
             if loose:
                 raise ExpressionTypeError(
-                    f"the column {loose[0]!r} in {each.name!r} has many values in a look-back; "
+                    f"the column {loose[0]!r} in {field.name!r} has many values in a look-back; "
                     "aggregate it, or use with_columns, which keeps every row's columns"
                 )
         refuse_twice([*dict.fromkeys(groups), *_names(fields)], "agg")
@@ -76,7 +76,7 @@ class LookingBack(Unfinished):
         if self._labels is None:
             return (fields,)
         return tuple(
-            tuple(Field(f"{each.name}_{label}", each.expr) for each in fields) for label in self._labels
+            tuple(Field(f"{field.name}_{label}", field.expr) for field in fields) for label in self._labels
         )
 
     def __repr__(self) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.errors import BindingError
-from penstock.plan.nodes import AsofJoin, Intervals, Join, Plan, RollingJoin, Source, Table, Union
+from penstock.plan.nodes import Plan, Source, Table, rewrite
 from penstock.plan.schema import sources_of, tables_of
 from penstock.sources.bound import Bound
+from penstock.types.choices import repeated
 
 
 class Unnamed(str):
@@ -53,26 +54,18 @@ def _numbered(names: list[str], pattern: str, taken: set[str]) -> dict[str, str]
 def named(plan: Plan) -> Named:
     """Replace placeholder names in the plan."""
     names = _names_of(plan)
-    renamed = _named(plan, names)
+
+    def rule(node: Plan) -> Plan:
+        return replace(node, name=names[node.name]) if isinstance(node, Source | Table) else node
+
+    renamed = rewrite(plan, rule)
     return Named(renamed, names, sources_of(renamed), tables_of(renamed))
-
-
-def _named(plan: Plan, names: dict[str, str]) -> Plan:
-    match plan:
-        case Source(name=name) | Table(name=name):
-            return replace(plan, name=names[name])
-        case Join() | AsofJoin() | RollingJoin():
-            return replace(plan, left=_named(plan.left, names), right=_named(plan.right, names))
-        case Union(inputs=inputs) | Intervals(inputs=inputs):
-            return replace(plan, inputs=tuple(_named(each, names) for each in inputs))
-        case _:
-            return replace(plan, input=_named(plan.input, names))
 
 
 def single_named(plan: Plan) -> Plan:
     """Reject two different streams of one name."""
-    names = [*(each.name for each in sources_of(plan)), *(each.name for each in tables_of(plan))]
-    twice = [name for name in names if names.count(name) > 1]
+    names = [*(source.name for source in sources_of(plan)), *(table.name for table in tables_of(plan))]
+    twice = repeated(names)
     if twice:
         raise BindingError(f"two different streams are named {twice[0]!r}; give one of them another name")
     return plan

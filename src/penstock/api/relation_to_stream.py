@@ -61,16 +61,16 @@ def _bounds(plan: Plan) -> dict[str, str]:
         case Project(input=inner, fields=fields):
             before = _bounds(inner)
             copied = {
-                each.name: before.get(each.expr.name) for each in fields if isinstance(each.expr, Column)
+                field.name: before.get(field.expr.name) for field in fields if isinstance(field.expr, Column)
             }
             return {name: bound for name, bound in copied.items() if bound is not None}
         case Filter(input=inner) | TopK(input=inner) | Distinct(input=inner):
             return _bounds(inner)
         case Aggregate(fields=fields):
             return own | {
-                each.name: each.expr.name
-                for each in fields
-                if isinstance(each.expr, Column) and each.expr.name in own
+                field.name: field.expr.name
+                for field in fields
+                if isinstance(field.expr, Column) and field.expr.name in own
             }
         case _:
             return own
@@ -136,13 +136,13 @@ def step_of(plan: Plan) -> int | None:
             return _step(window, inner)
         case Join(pairing=InWindow(left=first, right=second)):
             steps = [_step(first, plan.left), _step(second, plan.right)]
-            return None if None in steps else lcm(*(each or 0 for each in steps))
+            return None if None in steps else lcm(*(step or 0 for step in steps))
         case Join(pairing=Lookup()):
             return step_of(plan.left if sources_of(plan.left) else plan.right)
         case Join(left=left) | AsofJoin(left=left) | RollingJoin(left=left):
             return step_of(left)
         case Union(inputs=several):
-            steps = [step_of(each) for each in several]
+            steps = [step_of(reduction) for reduction in several]
             return steps[0] if len(set(steps)) == 1 else None
         case (
             Filter(input=inner)

@@ -120,13 +120,17 @@ def joined(given: list[Given]) -> list[Given]:
     if len(given) == 1:
         return given
     found, run, rows = [], [given[0]], given[0].batch.num_rows
-    for each in given[1:]:
-        rows += each.batch.num_rows
-        if rows <= ENOUGH and each.stream == run[0].stream and each.batch.schema.equals(run[0].batch.schema):
-            run.append(each)
+    for argument in given[1:]:
+        rows += argument.batch.num_rows
+        if (
+            rows <= ENOUGH
+            and argument.stream == run[0].stream
+            and argument.batch.schema.equals(run[0].batch.schema)
+        ):
+            run.append(argument)
         else:
             found += _one(run)
-            run, rows = [each], each.batch.num_rows
+            run, rows = [argument], argument.batch.num_rows
     return found + _one(run)
 
 

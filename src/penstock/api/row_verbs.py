@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 import pyarrow as pa
 
+from penstock.analysis.predicates import both
 from penstock.api.arguments import shown
 from penstock.api.bind import flat, predicate, refuse_twice, row_fields
 from penstock.api.expr import Expr
 from penstock.api.names import free_name
 from penstock.errors import ExpressionTypeError, SchemaMismatchError, UnsupportedError, WindowError
-from penstock.expr.nodes import Call, Column, Field
+from penstock.expr.nodes import Column, Field
 from penstock.expr.typing import column_type
 from penstock.plan.nodes import Distinct, Filter, Plan, Project, TopK, Union
 from penstock.plan.schema import carries_window, schema_of, sequences_of, time_of
@@ -26,20 +28,17 @@ def filtered(plan: Plan, predicates: Sequence[object], values: Mapping[str, obje
     """Keep the rows for which every predicate is true and columns equal the given values."""
     schema, time = schema_of(plan), time_of(plan)
     given = [*flat(predicates), *(Expr(Column(name)) == value for name, value in values.items())]
-    checked = [predicate(each, schema, time, "filter") for each in given]
+    checked = [predicate(argument, schema, time, "filter") for argument in given]
     if not checked:
         return plan
-    whole = checked[0]
-    for each in checked[1:]:
-        whole = Call("and", (whole, each))
-    return Filter(plan, whole)
+    return Filter(plan, reduce(both, checked))
 
 
 def selected(plan: Plan, exprs: Sequence[object], named: Mapping[str, object]) -> Plan:
     """Select columns. The time column, or the window, is kept unless it is dropped explicitly."""
     schema = schema_of(plan)
     fields = row_fields(exprs, named, schema, time_of(plan), "select")
-    chosen = {each.expr for each in fields}
+    chosen = {field.expr for field in fields}
     kept = [Field(name, Column(name)) for name in _time_columns(plan) if Column(name) not in chosen]
     refuse_twice([each.name for each in (*kept, *fields)], "select (which keeps the time column)")
     return projected(plan, (*kept, *fields))
@@ -54,7 +53,7 @@ def _time_columns(plan: Plan) -> list[str]:
 def extended(plan: Plan, exprs: Sequence[object], named: Mapping[str, object]) -> Plan:
     """Add columns, or replace those of the same name in their place."""
     schema, time = schema_of(plan), time_of(plan)
-    fields = {each.name: each for each in row_fields(exprs, named, schema, time, "with_columns")}
+    fields = {field.name: field for field in row_fields(exprs, named, schema, time, "with_columns")}
     if (
         time.column in fields
         and time.column in schema.names
@@ -94,18 +93,20 @@ def renamed(plan: Plan, names: Mapping[str, str]) -> Plan:
     for name in names:
         column_type(name, schema)
     fields = tuple(Field(names.get(name, name), Column(name)) for name in schema.names)
-    refuse_twice([each.name for each in fields], "rename")
+    refuse_twice([field.name for field in fields], "rename")
     return projected(plan, fields)
 
 
 def projected(plan: Plan, fields: tuple[Field, ...]) -> Plan:
     """Build a projection that tracks its time column."""
     column = Column(time_of(plan).column)
-    carriers = [each.name for each in fields if each.expr == column and column.name in schema_of(plan).names]
+    carriers = [
+        field.name for field in fields if field.expr == column and column.name in schema_of(plan).names
+    ]
     if carriers:
         return Project(plan, fields, column.name if column.name in carriers else carriers[0])
     # The time was dropped: no later column of this name may be used as the time.
-    return Project(plan, fields, free_name(column.name, [each.name for each in fields]))
+    return Project(plan, fields, free_name(column.name, [field.name for field in fields]))
 
 
 def united(plans: Sequence[Plan]) -> Plan:

@@ -164,15 +164,16 @@ def run(
     """Start an incremental run over iterables of batches, or over the data bound to the streams."""
     named = {source.name: source for source in stream.named.sources}
     given = _behind_history(stream, named_bindings(named, batches, sources))
-    lazy = {name: _lazily(each, named[name]) for name, each in given.items()}
+    lazy = {name: _lazily(argument, named[name]) for name, argument in given.items()}
     live = Live(stream, engine, state, clock_of(stream, given))
     inputs = {name: each for name, each in lazy.items() if each is not None}
-    rest = {name: each for name, each in given.items() if lazy[name] is None}
+    rest = {name: argument for name, argument in given.items() if lazy[name] is None}
     inputs |= _bound_inputs(stream, live, rest, set(inputs), state is not None)
     # Several streams are interleaved batch by batch, so their batches are not merged.
     if len(inputs) == 1:
         inputs = {
-            name: gathered(each) if _is_there(given.get(name)) else each for name, each in inputs.items()
+            name: gathered(input_) if _is_there(given.get(name)) else input_
+            for name, input_ in inputs.items()
         }
     return Run(live, inputs, final) if max_delay is None else BackgroundRun(live, inputs, final, max_delay)
 
@@ -182,8 +183,8 @@ def _behind_history(stream: Stream, given: Mapping[str, Any]) -> dict[str, Any]:
     known = {name: each for name, each in stream.data.items() if hasattr(each, "followed_by")}
     sources = {source.name: source for source in stream.named.sources}
     return {
-        name: _side(each, known[name], sources[name]) if name in known else each
-        for name, each in given.items()
+        name: _side(argument, known[name], sources[name]) if name in known else argument
+        for name, argument in given.items()
     }
 
 

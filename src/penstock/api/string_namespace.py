@@ -105,7 +105,7 @@ class Texts:
             raise ExpressionTypeError(
                 f"contains_any takes a list of texts, not a {type(patterns).__name__}; for one text there is contains"
             )
-        found = [self.contains(each, literal=True) for each in patterns]
+        found = [self.contains(pattern, literal=True) for pattern in patterns]
         return reduce(lambda one, other: one | other, found, self._expr != self._expr)
 
     def find(self, pattern: str, *, literal: bool = False) -> Expr:

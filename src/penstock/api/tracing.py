@@ -8,13 +8,13 @@ the line.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from traceback import walk_tb
 from typing import Any
 
 from penstock.api.bind import refuse_depth
-from penstock.api.expr import Expr, node_of
+from penstock.api.expr import node_of
 from penstock.errors import AggregateError, ExpressionTypeError, PenstockError
 from penstock.expr import nodes
 from penstock.expr.show import show
@@ -49,7 +49,7 @@ class Function:
             given = inspect.signature(self.call).parameters.values()
         except (TypeError, ValueError) as error:
             raise self.error(f"its parameters are not known; wrap it in a lambda ({error})") from error
-        needed = [each for each in given if each.default is each.empty]
+        needed = [argument for argument in given if argument.default is argument.empty]
         odd = [
             each.name
             for each in needed
@@ -83,8 +83,8 @@ class Function:
         lines = [line for frame, line in frames if code and frame.f_code.co_filename == code.co_filename]
         return f"{code.co_filename}:{lines[-1]}" if code and lines else self.place
 
-    def node(self, value: object, own: Iterable[nodes.Column]) -> nodes.Expr:
-        """Convert a returned value to a node: an expression over the function's symbols, or a constant."""
+    def node(self, value: object, own: Iterable[Symbol]) -> nodes.Expr:
+        """Convert a returned value to a node over columns: an expression over the function's symbols, or a constant."""
         try:
             node = node_of(value)
         except ExpressionTypeError as error:
@@ -93,28 +93,40 @@ class Function:
             refuse_depth(node)
         except PenstockError as error:
             raise self.error(str(error)) from error
-        if _size(node, {}) > MOST_NODES:
+        if len(nodes.ordered(node)) > MOST_NODES:
             raise self.error(f"it computes more than {MOST_NODES} operations; pass parts of it as arguments")
-        self._refuse_foreign(node, {id(each) for each in own})
-        return node
+        self._refuse_foreign(node, frozenset(own))
+        return nodes.rewrite(node, _column)
 
-    def _refuse_foreign(self, node: nodes.Expr, own: set[int]) -> None:
+    def _refuse_foreign(self, node: nodes.Expr, own: frozenset[Symbol]) -> None:
         """Reject columns that are not symbols, even of the same name, and other aggregates."""
-        for each in nodes.walk(node):
-            if isinstance(each, nodes.Column) and id(each) not in own:
+        for part in nodes.walk(node):
+            if isinstance(part, nodes.Column) and part not in own:
                 raise self.error(
-                    f"it reads the column {show(each)}, but sees its parameters only: give add one more "
+                    f"it reads the column {show(part)}, but sees its parameters only: give add one more "
                     "parameter, and pass the column where the aggregate is used"
                 )
-            if isinstance(each, nodes.Aggregate):
+            if isinstance(part, nodes.Aggregate):
                 raise self.error(
-                    f"it uses the aggregate {show(each)}; combine aggregates outside of each other"
+                    f"it uses the aggregate {show(part)}; combine aggregates outside of each other"
                 )
 
 
-def symbols(columns: Sequence[nodes.Column]) -> tuple[Expr, ...]:
-    """Return the symbols to trace a function with."""
-    return tuple(Expr(each) for each in columns)
+@dataclass(frozen=True, slots=True)
+class Symbol(nodes.Column):
+    """A column that stands for a parameter while a function is traced; columns and symbols of other traces differ from it."""
+
+    trace: object
+
+
+def symbols(columns: Iterable[nodes.Column]) -> list[Symbol]:
+    """Return symbols for columns, distinct from those of any other trace."""
+    trace = object()
+    return [Symbol(column.name, trace) for column in columns]
+
+
+def _column(node: nodes.Expr) -> nodes.Expr:
+    return nodes.Column(node.name) if isinstance(node, Symbol) else node
 
 
 def _code(function: Any) -> Any:
@@ -136,10 +148,3 @@ def _explained(error: Exception) -> str:
             return f"{type(error).__name__}: {error}; a state has as many components as init"
         case _:
             return f"{type(error).__name__}: {error}"
-
-
-def _size(node: nodes.Expr, known: dict[int, int]) -> int:
-    """Count the nodes of an expression as a tree, visiting shared parts once."""
-    if id(node) not in known:
-        known[id(node)] = 1 + sum(_size(child, known) for child in nodes.children(node))
-    return known[id(node)]

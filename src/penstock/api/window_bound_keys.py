@@ -43,12 +43,12 @@ def without_copies(plan: Plan, bounds: Sequence[str]) -> Plan:
         return plan
     copies = {right_column(name) for name in bounds}
     columns = join_columns(plan, side_of(plan.left), side_of(plan.right))
-    return dropped(plan, [each.name for each in columns if each.of_pair in copies])
+    return dropped(plan, [column.name for column in columns if column.of_pair in copies])
 
 
 def other_keys(by: object) -> list[object]:
     """Return the keys without window bounds."""
-    return [each for each in keys_of(by) if not one_of(_name(each), WINDOW_BOUNDS)]
+    return [key for key in keys_of(by) if not one_of(_name(key), WINDOW_BOUNDS)]
 
 
 def keys_of(given: object) -> list[object]:

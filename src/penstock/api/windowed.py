@@ -60,7 +60,7 @@ class Windowed(Unfinished):
         if not fields:
             raise ExpressionTypeError("agg needs at least one aggregate, such as n=pk.count()")
         _require_constant(fields, (*self._by, *WINDOW_BOUNDS))
-        refuse_twice([*WINDOW_BOUNDS, *self._by, *(each.name for each in fields)], "agg")
+        refuse_twice([*WINDOW_BOUNDS, *self._by, *(field.name for field in fields)], "agg")
         return self._stream.derived(Aggregate(plan, self._window, self._by, fields))
 
     def with_columns(self, /, *exprs: object, **named: object) -> Stream:
@@ -73,7 +73,7 @@ class Windowed(Unfinished):
             )
         made = Attach(plan, self._window, self._by, ())
         fields = window_fields(exprs, named, scope_of(made), time_of(plan), "with_columns")
-        refuse_twice([*schema_of(made).names, *(each.name for each in fields)], "with_columns after window")
+        refuse_twice([*schema_of(made).names, *(field.name for field in fields)], "with_columns after window")
         return self._stream.derived(Attach(plan, self._window, self._by, fields))
 
     def top_k(self, k: int, by: object, ties: str = "first") -> Stream:
@@ -117,11 +117,11 @@ class Windowed(Unfinished):
 
 
 def _require_constant(fields: Sequence[Field], groups: Sequence[str]) -> None:
-    for each in fields:
-        loose = sorted(outer_columns(each.expr) - set(groups))
+    for field in fields:
+        loose = sorted(outer_columns(field.expr) - set(groups))
         if loose:
             raise ExpressionTypeError(
-                f"the column {loose[0]!r} in {each.name!r} has many values in a window; "
+                f"the column {loose[0]!r} in {field.name!r} has many values in a window; "
                 "aggregate it (pk.sum, pk.max, …) or add it to by="
             )
 
@@ -195,9 +195,11 @@ def keyed(
     `what` names the argument in errors; `taken` are the names of other result columns.
     """
     given = [] if by is None else flat([by])
-    computed = [each for each in given if isinstance(each, Expr) and not isinstance(each.node, Column)]
+    computed = [
+        argument for argument in given if isinstance(argument, Expr) and not isinstance(argument.node, Column)
+    ]
     extended_plan = extended(plan, computed, {}) if computed else plan
-    names = tuple(_key_name(each, schema_of(extended_plan), what) for each in given)
+    names = tuple(_key_name(argument, schema_of(extended_plan), what) for argument in given)
     refuse_twice([*taken, *names], what)
     return extended_plan, names
 

@@ -29,7 +29,7 @@ class Block:
     @classmethod
     def of(cls, schema: pa.Schema, rows: int) -> Block:
         """Allocate a block."""
-        columns = [np.empty(rows, _storage(each.type)) for each in schema]
+        columns = [np.empty(rows, _storage(column.type)) for column in schema]
         return cls(schema, columns, [None] * len(columns))
 
     @property
@@ -54,8 +54,8 @@ class Block:
     def batch(self, begin: int, end: int) -> pa.RecordBatch:
         """Return a range of the rows, which later commits do not change."""
         arrays = [
-            to_arrow(values[begin:end], None if mask is None else mask[begin:end], each.type)
-            for values, mask, each in zip(self.columns, self.valid, self.schema, strict=True)
+            to_arrow(values[begin:end], None if mask is None else mask[begin:end], column.type)
+            for values, mask, column in zip(self.columns, self.valid, self.schema, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -86,10 +86,12 @@ class Writer(Mapping[str, np.ndarray]):
     _valid: list[np.ndarray | None] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._views = {each.name: np.zeros(self.capacity, _view_type(each.type)) for each in self.schema}
+        self._views = {
+            column.name: np.zeros(self.capacity, _view_type(column.type)) for column in self.schema
+        }
         self._stored = [
-            view if (goal := _storage(each.type)).itemsize != view.itemsize else view.view(goal)
-            for view, each in zip(self._views.values(), self.schema, strict=True)
+            view if (goal := _storage(column.type)).itemsize != view.itemsize else view.view(goal)
+            for view, column in zip(self._views.values(), self.schema, strict=True)
         ]
         self._valid = [None] * len(self._views)
 
@@ -132,11 +134,11 @@ class Writer(Mapping[str, np.ndarray]):
 
 def writable(schema: pa.Schema, name: str) -> pa.Schema:
     """Check that a writer can hold the columns of a stream."""
-    for each in schema:
-        if kind_of(each.type) not in _KINDS or pa.types.is_dictionary(each.type):
+    for column in schema:
+        if kind_of(column.type) not in _KINDS or pa.types.is_dictionary(column.type):
             raise UnsupportedError(
-                f"a writer holds numbers, truth values and times, and column {each.name!r} of stream {name!r} is "
-                f"{each.type}; push batches of that stream, or declare it without the column"
+                f"a writer holds numbers, truth values and times, and column {column.name!r} of stream {name!r} is "
+                f"{column.type}; push batches of that stream, or declare it without the column"
             )
     return schema
 

@@ -17,7 +17,7 @@ from penstock.calibration.simulate import Clock, Run, later_rows, simulate
 from penstock.calibration.workloads import Workload
 from penstock.codegen.cache import KernelCache
 from penstock.codegen.native import compile_kernel
-from penstock.operators.joins.build import lane_kernels
+from penstock.operators.joins.build import partition_kernels
 from penstock.operators.joins.build_algorithms import EAGER, LAZY, in_order, kernels_of
 from penstock.operators.joins.ordered_output import Ordered
 
@@ -44,7 +44,9 @@ def open_join_field(threads: int) -> JoinField:
     kernel_factory = KernelFactory(lambda kernel: compile_kernel(kernel, cache))
     kernels = kernels_of(kernel_factory)
     made: dict[str, Any] = {name: make(kernels) for name, make in (LAZY | EAGER).items()}
-    ordered = {name: in_order(name, kernel_factory, lane_kernels(kernel_factory, threads)) for name in made}
+    ordered = {
+        name: in_order(name, kernel_factory, partition_kernels(kernel_factory, threads)) for name in made
+    }
     field = JoinField(kernels, made, ordered, threads)
     for each in made.values():
         if isinstance(each, Lazy):
@@ -108,7 +110,7 @@ def share_twins(runs: dict[str, Run]) -> None:
         twins = [runs[each] for each in (f"{name}_jm", f"{name}_jb") if each in runs]
         if twins:
             best = min(twins, key=lambda run: run.busy)
-            runs |= {each.algorithm: replace(best, algorithm=each.algorithm) for each in twins}
+            runs |= {twin.algorithm: replace(best, algorithm=twin.algorithm) for twin in twins}
 
 
 def keep_best(runs: dict[str, Run], run: Run) -> None:

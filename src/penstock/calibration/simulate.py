@@ -52,16 +52,16 @@ class Run:
 
     def latency(self, quantile: float = 0.95) -> float:
         """How long a match comes after its later row: so long or less, for this part of the matches (ms)."""
-        waits = np.concatenate([[0.0], *(each.end - each.ticks for each in self.emissions)])
-        counts = np.concatenate([[0], *(each.counts for each in self.emissions)])
+        waits = np.concatenate([[0.0], *(emission.end - emission.ticks for emission in self.emissions)])
+        counts = np.concatenate([[0], *(emission.counts for emission in self.emissions)])
         order = np.argsort(waits)
         reached = np.searchsorted(np.cumsum(counts[order]), quantile * counts.sum())
         return max(float(waits[order][min(reached, len(waits) - 1)]), 0.0)
 
     def progress(self) -> tuple[np.ndarray, np.ndarray]:
         """Times (ms), and the part of the matches that was given by then."""
-        times = [at for each in self.emissions for at in (each.begin, each.end)]
-        given = np.cumsum([part for each in self.emissions for part in (0, each.counts.sum())])
+        times = [at for emission in self.emissions for at in (emission.begin, emission.end)]
+        given = np.cumsum([part for emission in self.emissions for part in (0, emission.counts.sum())])
         return np.array([0.0, *times]), np.array([0.0, *given / max(self.matches, 1)])
 
     def time_to(self, part: float) -> float:

@@ -64,7 +64,7 @@ class Micro:
         rng = np.random.default_rng(self.seed)
         rows = [rate * self.window_ms for rate in (self.left_rate, self.right_rate)]
         distinct = max(max(rows) // self.duplicates, 1)
-        left, right = (self._side(rng, each, distinct) for each in rows)
+        left, right = (self._side(rng, row, distinct) for row in rows)
         return Workload(name, left, right, self.window_ms)
 
     def _side(self, rng: np.random.Generator, rows: int, distinct: int) -> Side:

@@ -51,9 +51,9 @@ def _session(master: str) -> Any:
 
 def table(executors: Sequence[Executor]) -> Table:
     """Lay out the reports, one executor a column."""
-    shown = Table("", *(each.host for each in executors))
+    shown = Table("", *(executor.host for executor in executors))
     for name, text in rows(executors):
-        shown.add_row(name, *(text(each) for each in executors))
+        shown.add_row(name, *(text(executor) for executor in executors))
     return shown
 
 
@@ -66,7 +66,7 @@ def rows(executors: Sequence[Executor]) -> Iterator[tuple[str, Callable[[Executo
     yield "penstock", lambda each: each.penstock or "missing"
     for name in PACKAGES:
         yield name, lambda each, name=name: each.versions[name] or "-"  # type: ignore[misc]
-    for path in dict.fromkeys(path for each in executors for path in each.paths):
+    for path in dict.fromkeys(path for executor in executors for path in executor.paths):
         yield path, lambda each, path=path: each.paths[path]  # type: ignore[misc]
 
 
@@ -80,9 +80,9 @@ def vectors(executor: Executor) -> str:
 
 def problems(executors: Sequence[Executor]) -> list[str]:
     """List what is wrong, each once with the number of executors."""
-    told = Counter(each.obstacle(streaming=True) for each in executors)
-    late = sum(abs(each.late) >= _LATE for each in executors)
-    found = [f"{many} of {len(executors)}: {text}" for text, many in told.items() if text is not None]
+    reported = Counter(executor.obstacle(streaming=True) for executor in executors)
+    late = sum(abs(executor.late) >= _LATE for executor in executors)
+    found = [f"{many} of {len(executors)}: {text}" for text, many in reported.items() if text is not None]
     return found + (
         [f"{late} of {len(executors)}: the clock differs from the driver's by {_LATE:.0f} s or more"]
         if late

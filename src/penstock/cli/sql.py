@@ -78,10 +78,10 @@ def _whole(path: str) -> pa.Table:
 
 def _pairs(given: Sequence[str], flag: str) -> dict[str, str]:
     """Parse NAME=PATH."""
-    pairs = [each.partition("=") for each in given]
+    pairs = [argument.partition("=") for argument in given]
     wrong = [
-        each
-        for each, (name, equals, path) in zip(given, pairs, strict=True)
+        argument
+        for argument, (name, equals, path) in zip(given, pairs, strict=True)
         if not (name and equals and path)
     ]
     if wrong:
@@ -94,7 +94,7 @@ def _pairs(given: Sequence[str], flag: str) -> dict[str, str]:
 
 def _times(given: Sequence[str], streams: dict[str, str]) -> dict[str, str]:
     """Parse --time COLUMN, for all streams, and --time NAME=COLUMN, for one."""
-    pairs = [each.partition("=") for each in given]
+    pairs = [argument.partition("=") for argument in given]
     own = {name: column for name, equals, column in pairs if equals}
     common = [name for name, equals, _ in pairs if not equals]
     unknown = sorted(set(own) - set(streams))

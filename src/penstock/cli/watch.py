@@ -167,8 +167,8 @@ def as_view(glance: Glance, latest: pa.RecordBatch | None, limit: int) -> Group:
     if latest is None:
         return Group(view)
     results = Table(show_edge=False, pad_edge=False, title="latest results", title_justify="left")
-    for each in latest.schema:
-        results.add_column(Text(each.name), justify="right" if is_number(each.type) else "left")
+    for column in latest.schema:
+        results.add_column(Text(column.name), justify="right" if is_number(column.type) else "left")
     for row in latest.slice(max(latest.num_rows - limit, 0)).to_pylist():
         results.add_row(*(Text("null" if cell is None else str(cell)) for cell in row.values()))
     return Group(view, Text(), results)

@@ -88,7 +88,7 @@ class KernelWriter:
     def _parameters(self) -> str:
         stored = frozenset(_stored(self.kernel.body))
         return ", ".join(
-            self._parameter(each, stored) for each in (*self.kernel.params, *self.kernel.literals)
+            self._parameter(param, stored) for param in (*self.kernel.params, *self.kernel.literals)
         )
 
     def _parameter(self, parameter: Var | Buffer | Literal, stored: frozenset[str]) -> str:

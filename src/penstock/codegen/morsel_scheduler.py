@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 WORD = 8  # bytes
 HAS_THREADS = os.name == "posix"
 
-_TOLD = 3  # result words at the end of the arguments of a thread (`MEMBER` in codegen/scheduler_module.py)
+_REPORTED = (
+    3  # result words at the end of the arguments of a thread (`MEMBER` in codegen/scheduler_module.py)
+)
 
 
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
@@ -66,17 +68,17 @@ class MorselScheduler:
         """
         call = self._call or self._made()
         lists, members = array("q"), array("q")
-        for each in shares:
-            lists.extend((_start(each.taken), each.many, each.begin, each.end, each.size))
+        for share in shares:
+            lists.extend((_start(share.taken), share.many, share.begin, share.end, share.size))
         helped, threads = array("q", [0]), array("q", [0] * 2 * len(frames))
         given = most, _start(lists), len(shares)
-        told = _start(helped), 0, 0, -1, 0
+        reported = _start(helped), 0, 0, -1, 0
         for nth, (_, start, lo, hi) in enumerate(frames):
-            members.extend((kernel, start, lo, hi, *given, nth, *told))
+            members.extend((kernel, start, lo, hi, *given, nth, *reported))
         call(_start(members), len(frames), _start(threads))
         words = len(members) // len(frames)
         ends = range(words, len(members) + 1, words)
-        return [_went(*members[end - _TOLD : end]) for end in ends]
+        return [_progress(*members[end - _REPORTED : end]) for end in ends]
 
     def _made(self) -> Callable[..., int]:
         from penstock.codegen.scheduler_module import scheduler_module  # noqa: PLC0415 - loads LLVM
@@ -89,7 +91,7 @@ class MorselScheduler:
             return self._call
 
 
-def _went(rows: int, stop: int, end: int) -> Progress:
+def _progress(rows: int, stop: int, end: int) -> Progress:
     return Progress(rows, None if stop < 0 else (stop, end))
 
 

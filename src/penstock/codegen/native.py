@@ -61,12 +61,12 @@ class Arguments:
     __slots__ = ("_frame", "_limits", "_literals", "_params", "_places")
 
     def __init__(self, kernel: Kernel) -> None:
-        self._params = tuple((each.name, _width(each)) for each in kernel.params)
-        names = [each.name for each in kernel.params]
+        self._params = tuple((param.name, _width(param)) for param in kernel.params)
+        names = [param.name for param in kernel.params]
         self._places = {name: place for place, name in enumerate(names)}
         self._limits = [names.index(each) for each in ("lo", "hi") if each in names]
         self._frame = _words(kernel.params)
-        self._literals = _words(kernel.literals).pack(*(each.value for each in kernel.literals))
+        self._literals = _words(kernel.literals).pack(*(literal.value for literal in kernel.literals))
 
     def filled(self, values: Mapping[str, Argument]) -> bytes:
         """The words of a call; literals come last."""

@@ -21,11 +21,16 @@ from penstock.codegen.morsel_scheduler import HAS_THREADS, Frame
 from penstock.codegen.native import Argument, Arguments, Code, compile_kernel, compile_object
 from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.loop.morsels import Morsels, Progress
-from penstock.loop.nodes import Kernel
+from penstock.loop.nodes import Block, For, If, Kernel, While
 from penstock.runtime.kernels import StandingFrame
 
 # Long enough that a query of some ten thousand rows never compiles twice.
 PATIENCE = 0.004
+# Per statement, once a kernel has more than ORDINARY: the larger a kernel, the longer its compilation at the FULL level.
+ORDINARY = 400
+# Larger kernels keep their first code: LLVM's time at the FULL level grows with about the power 1.5 of a kernel's length
+# (200 sums 4 s, 1,000 sums a minute), however the kernel is divided into loops.
+LARGEST = 16_000
 TRIAL = 8  # morsels between two readings of the clock
 
 Start = Callable[[Callable[[], None]], None]
@@ -49,7 +54,9 @@ class TieredKernel:
     ) -> None:
         self.kernel = kernel
         self._cache = cache
-        self._patience, self._clock, self._start = patience, clock, start
+        self._patience = patience * max(1, statements(kernel.body) / ORDINARY)
+        self._best = best_level(kernel)
+        self._clock, self._start = clock, start
         self._arguments = Arguments(kernel)
         self._lock = threading.Lock()
         self._begin()
@@ -62,7 +69,7 @@ class TieredKernel:
             else self._cache.soonest(self.kernel, compile_object)
         )
         self._spent = 0.0
-        self._settled = made.effort is OptimisationLevel.FULL
+        self._settled = made.effort in (self._best, OptimisationLevel.FULL)
         return self._use(made.code)
 
     def _use(self, code: Code) -> Code:
@@ -113,9 +120,9 @@ class TieredKernel:
         if self._settled:
             return code.through([frame], [shares])[0]
         started = self._clock()
-        went = code.through([frame], [shares], TRIAL)[0]
+        progress = code.through([frame], [shares], TRIAL)[0]
         self._spend(self._clock() - started)
-        return went
+        return progress
 
     def together(self, frames: Sequence[Frame], shares: Sequence[Morsels]) -> list[Progress] | None:
         """Process morsels on several threads; None until FULL code exists or is being compiled."""
@@ -139,3 +146,23 @@ class TieredKernel:
         """Compile at the FULL level now, and use that code from the next call on."""
         self._settled = True
         self._use(compile_kernel(self.kernel, self._cache, OptimisationLevel.FULL).code)
+
+
+def best_level(kernel: Kernel) -> OptimisationLevel:
+    """Return the level that a kernel's code reaches at most."""
+    return OptimisationLevel.QUICK if statements(kernel.body) > LARGEST else OptimisationLevel.FULL
+
+
+def statements(body: Block) -> int:
+    """Count the statements of a block, with those of inner blocks."""
+    count, waiting = 0, [body]
+    while waiting:
+        block = waiting.pop()
+        count += len(block)
+        for each in block:
+            match each:
+                case If(then=then, orelse=orelse):
+                    waiting += [then, orelse]
+                case For(body=inner) | While(body=inner):
+                    waiting.append(inner)
+    return count

@@ -204,11 +204,11 @@ class ValueWriter:
     def _library(self, name: str, type: Type, *operands: str) -> str:
         """Call the C library's double function of that name."""
         if type.bits == 32:
-            wide = [self.op(f"fpext float {each} to double") for each in operands]
+            wide = [self.op(f"fpext float {operand} to double") for operand in operands]
             return self.op(f"fptrunc double {self._library(name, F64, *wide)} to float")
         types = ", ".join("double" for _ in operands)
         self.declarations.add(f"declare double @{name}({types}) nobuiltin nounwind willreturn memory(none)")
-        passed = ", ".join(f"double {each}" for each in operands)
+        passed = ", ".join(f"double {operand}" for operand in operands)
         return self.op(f"call double @{name}({passed}) nobuiltin")
 
     def _binary(self, op: str, a: Value, b: Value) -> str:

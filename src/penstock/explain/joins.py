@@ -28,9 +28,7 @@ def join_reasons(op: Join, fused: bool = False, report: JoinReport | None = None
     if op.algorithm != "auto":
         return [f"pairs by {op.algorithm}, as asked for, one window at a time", *early]
     if windows_overlap(op.pairing):
-        shared = (
-            "windows overlap: each pair is found once, in lanes, and given for every window that holds it"
-        )
+        shared = "windows overlap: each pair is found once, in partitions, and given for every window that holds it"
         if op.how in LEFT_ROW_KINDS:
             return [shared]
         many = (
@@ -38,7 +36,9 @@ def join_reasons(op: Join, fused: bool = False, report: JoinReport | None = None
         )
         return [shared, many, *_choices(op, join_chooser(), report)]
     if isinstance(op.pairing.left, Session):
-        return ["sessions of different keys lie across each other: pairs are found in lanes, all at once"]
+        return [
+            "sessions of different keys lie across each other: pairs are found in partitions, all at once"
+        ]
     return [*early, *_choices(op, join_chooser(), report)]
 
 
@@ -50,7 +50,7 @@ def _choices(op: Join, chooser: JoinChooser, report: JoinReport | None) -> Itera
         yield f"for {op.optimise} ({chooser.origin}):"
         yield from chooser.show(op.optimise, seen).splitlines()
         yield "in collect, where all rows are there and pairs are given in order:"
-    yield f"windows below {FEW_ROWS:,} rows in lanes, many at once"
+    yield f"windows below {FEW_ROWS:,} rows in partitions, many at once"
     if op.how in LEFT_ROW_KINDS:
         yield "larger ones by npj, one at a time: who meets anybody is a search, no pair is made"
         return

@@ -49,7 +49,7 @@ def _kernels(node: ph.Node, plan: ph.Plan, kernel_factory: KernelFactory) -> Ite
 
 def _frame_kernels(reducers: FrameReducers) -> Iterator[Kernel]:
     """Yield the kernels that reduce frames."""
-    for each in reducers.reducers(threads=1):
-        if isinstance(each, KernelReducer):
-            (each.over.regular or each.over.slide)(frozenset())
+    for reducer in reducers.reducers(threads=1):
+        if isinstance(reducer, KernelReducer):
+            (reducer.over.regular or reducer.over.slide)(frozenset())
     yield from reducers.kernel_factory.kernels

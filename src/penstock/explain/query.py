@@ -123,11 +123,11 @@ def _reasons(node: ph.Node, plan: ph.Plan, report: JoinReport | None) -> list[st
         case ph.PaneAggregate() as op, (given,):
             return _pane_reasons(op, given, _algorithms(node, plan))
         case ph.SortedWindows(output=ph.Apply()), (given,):
-            return _lane_reasons(given, ["a Python function, called once for each window"])
+            return _partition_reasons(given, ["a Python function, called once for each window"])
         case ph.SortedWindows(held="states per key") | ph.LookBack(held="states per key"), _:
             return _state_reasons(node)
         case ph.SortedWindows() | ph.LookBack(), (given,):
-            return _lane_reasons(given, _algorithms(node, plan))
+            return _partition_reasons(given, _algorithms(node, plan))
         case ph.Join(pairing=InWindow()) as op, (left, _):
             fused = isinstance(left.op, ph.PaneAggregate) and left.op.strict
             so_far = [] if report is None else [f"so far: {report.show()}"]
@@ -142,8 +142,8 @@ def _algorithms(node: ph.Node, plan: ph.Plan) -> list[str]:
     """Return the algorithm of each reduction, with the reason, as the query wrote the reduction."""
     chosen = [each for each in node.choices if each.what.startswith("reduction")]
     return [
-        f"#{place} {_partial(each.function, each.args, each.where)}: {choice.taken}; {choice.reason}"
-        for place, (each, choice) in enumerate(zip(aggregates(node, plan), chosen, strict=True))
+        f"#{place} {_partial(aggregate.function, aggregate.args, aggregate.where)}: {choice.taken}; {choice.reason}"
+        for place, (aggregate, choice) in enumerate(zip(aggregates(node, plan), chosen, strict=True))
     ]
 
 
@@ -152,7 +152,9 @@ def _algorithms(node: ph.Node, plan: ph.Plan) -> list[str]:
 
 def _pane_reasons(op: ph.PaneAggregate, given: ph.Node, algorithms: Sequence[str]) -> list[str]:
     window = window_of(op, given)
-    remembered = [_partial(each.kind, each.args, each.where) for each in window.partials(frozenset())]
+    remembered = [
+        _partial(partial.kind, partial.args, partial.where) for partial in window.partials(frozenset())
+    ]
     return [
         f"one fused loop over ~{given.id}: filter, keys and aggregates in a single pass",
         f"windows: {_panes(window)}",
@@ -186,7 +188,7 @@ def _panes(window: Window) -> str:
 def _pane_memory(window: Window) -> str:
     """Bound a run's memory: the states of open windows' panes, and the scratch memory of emission."""
     cell = sum(
-        _bytes(state.type) for each in window.monoids(frozenset(), wide=False) for state in each.states
+        _bytes(state.type) for monoid in window.monoids(frozenset(), wide=False) for state in monoid.states
     )
     held = f"panes of open windows x keys x {cell} bytes"
     scratch = window.emit(frozenset(), False, window.op.merging, window.op.key_table).scratch
@@ -206,7 +208,7 @@ def _saved(window: Window) -> str:
 
 def saved_cell(plan: ph.Plan, name: str) -> int:
     """Return the bytes of saved state per pane and key of a windowed object, without strings."""
-    node = next(each for each in plan.nodes if object_of(each) == name)
+    node = next(part for part in plan.nodes if object_of(part) == name)
     assert isinstance(node.op, ph.PaneAggregate)
     return _saved_cell(window_of(node.op, *plan.inputs_of(node)))
 
@@ -214,7 +216,7 @@ def saved_cell(plan: ph.Plan, name: str) -> int:
 def _saved_cell(window: Window) -> int:
     """Return the bytes of a pane number, key values, and the most general states: 128-bit sums, null flags."""
     general = frozenset(window.source.names)
-    states = [state.type for each in window.monoids(general, wide=True) for state in each.states]
+    states = [state.type for monoid in window.monoids(general, wide=True) for state in monoid.states]
     keys = [width_of(type_of(key.expr, window.source)) for key in window.op.keys]
     return 8 + sum(map(_bytes, states)) + sum(8 if width is None else width for width in keys)
 
@@ -223,20 +225,20 @@ def _bytes(type: Type) -> int:
     return max(type.bits // 8, 1)
 
 
-# --- lanes ------------------------------------------------------------------------------------------------
+# --- partitions ------------------------------------------------------------------------------------------------
 
 
-def _lane_reasons(given: ph.Node, algorithms: Sequence[str]) -> list[str]:
+def _partition_reasons(given: ph.Node, algorithms: Sequence[str]) -> list[str]:
     return [
-        f"lanes: rows of ~{given.inputs[0]} wait for the watermark, then lie key by key in order of time",
-        "windows: ranges of a lane's rows",
+        f"partitions: rows of ~{given.inputs[0]} wait for the watermark, then lie key by key in order of time",
+        "windows: ranges of a partition's rows",
         *algorithms,
         f"memory: the rows of open windows, {_row_bytes(given.schema)} a row: {', '.join(given.schema.names)}",
     ]
 
 
 def _state_reasons(node: ph.Node) -> list[str]:
-    held = next(each for each in node.choices if each.what == "held")
+    held = next(choice for choice in node.choices if choice.what == "held")
     kept = (
         "of each row that a later one looks back on"
         if isinstance(node.op, ph.LookBack)
@@ -244,14 +246,14 @@ def _state_reasons(node: ph.Node) -> list[str]:
     )
     return [
         f"states per key: {held.reason}",
-        *(f"as long as {each.text}; else {each.fallback}" for each in held.assumptions),
+        *(f"as long as {assumption.text}; else {assumption.fallback}" for assumption in held.assumptions),
         f"memory: one state {kept}, and one of each key; rows ahead of the watermark",
     ]
 
 
 def _row_bytes(schema: pa.Schema) -> str:
     """Describe the bytes of a buffered row: its columns and `WAITING_BYTES`."""
-    widths = [width_of(each.type) for each in schema]
+    widths = [width_of(field.type) for field in schema]
     fixed = sum(width for width in widths if width is not None) + WAITING_BYTES
     return f"{fixed} bytes" if None not in widths else f"{fixed} bytes and its texts"
 

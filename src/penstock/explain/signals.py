@@ -27,11 +27,11 @@ def signal_reasons(op: ph.Signals, node: ph.Node, sources: Sequence[ph.Node]) ->
     evaluation, *reductions = node.choices
     lines = [
         *(f"not by positions: {each.reason}" for each in evaluation.rejected),
-        "points in lanes: samples wait for the watermark, then lie key by key in order of time",
+        "points in partitions: samples wait for the watermark, then lie key by key in order of time",
     ]
-    for each in op.program.objects:
-        chosen = [choice for choice in reductions if choice.what.startswith(f"~{each.name} ")]
-        lines += _object_reasons(each, chosen)
+    for obj in op.program.objects:
+        chosen = [choice for choice in reductions if choice.what.startswith(f"~{obj.name} ")]
+        lines += _object_reasons(obj, chosen)
     lines += [
         f"the value at an instant needs of ~{source.id}: "
         f"{_reach(signal_reach(op.program, node.inputs, source.id), source.clock.unit)}"
@@ -43,11 +43,9 @@ def signal_reasons(op: ph.Signals, node: ph.Node, sources: Sequence[ph.Node]) ->
 def _release_reasons(node: ph.Node, program: temporal.Program) -> list[str]:
     """Return lines on when intervals are emitted, and which results an idle key delays."""
     lasts = all(
-        each.body.hold != temporal.Hold()
-        for each in program.objects
-        if isinstance(each.body, temporal.Sampled)
+        obj.body.hold != temporal.Hold() for obj in program.objects if isinstance(obj.body, temporal.Sampled)
     )
-    waiting = [each.name for each in program.objects if _needs_the_next(each.body, lasts)]
+    waiting = [obj.name for obj in program.objects if _needs_the_next(obj.body, lasts)]
     lines = [
         f"~{name} is final up to each key's last sample: a key without further samples delays what follows"
         for name in waiting
@@ -72,7 +70,7 @@ def _needs_the_next(body: temporal.Body, lasts: bool) -> bool:
 
 
 def _dense_reasons(op: ph.Signals, sources: Sequence[ph.Node]) -> list[str]:
-    found = dense(op.program, [(each.schema, each.clock) for each in sources])
+    found = dense(op.program, [(source.schema, source.clock) for source in sources])
     reach = found.reach.flat
     cut = (
         "one thread, as each result reads earlier ones"
@@ -142,7 +140,11 @@ def _memory(program: temporal.Program) -> str:
 def signal_kernels(op: ph.Signals, node: ph.Node, sources: Sequence[ph.Node]) -> Iterator[Kernel]:
     """Yield the kernels a run starts with."""
     if op.evaluation == "positional":
-        yield dense(op.program, [(each.schema, each.clock) for each in sources]).kernel({}, edge=False).kernel
+        yield (
+            dense(op.program, [(source.schema, source.clock) for source in sources])
+            .kernel({}, edge=False)
+            .kernel
+        )
         return
     kernel_factory = KernelFactory(Interpreted)
     made = SignalProgram(op, node, sources, kernel_factory, showing=True)

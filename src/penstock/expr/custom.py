@@ -111,8 +111,8 @@ def _typed(definition: Definition, args: Types) -> Definition:
 
 
 def _with_types(definition: Definition, args: Types) -> Definition:
-    for place, each in enumerate(args):
-        _require_number(argument_column(place), each)
+    for place, arg in enumerate(args):
+        _require_number(argument_column(place), arg)
     state = _state_types(definition, args)
     scope = _scope(state, args)
     resolved = _resolved(definition, state, scope)
@@ -160,8 +160,8 @@ def _state_types(definition: Definition, args: Types) -> Types:
     types = tuple(_widest(each.type) for each in definition.init)
     while (wider := _widened(definition, types, _scope(types, args))) != types:
         types = wider
-    for place, each in enumerate(types):
-        if kind_of(each) == "null":
+    for place, dtype in enumerate(types):
+        if kind_of(dtype) == "null":
             raise ExpressionTypeError(
                 f"component {place} of the state is null in init and never anything else; leave it out, or let add give it a value"
             )
@@ -181,7 +181,7 @@ def _widest(dtype: pa.DataType) -> pa.DataType:
 
 
 def _widened(definition: Definition, types: Types, scope: pa.Schema) -> Types:
-    return tuple(_joined(definition, place, each, scope) for place, each in enumerate(types))
+    return tuple(_joined(definition, place, dtype, scope) for place, dtype in enumerate(types))
 
 
 def _joined(definition: Definition, place: int, own: pa.DataType, scope: pa.Schema) -> pa.DataType:

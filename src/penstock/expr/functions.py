@@ -76,8 +76,8 @@ _COMPARISONS = (
 )
 
 _LOGIC = (
-    _binary("and", "booleans", rules.logical, logic.both, strict=False),
-    _binary("or", "booleans", rules.logical, logic.either, strict=False),
+    Function("and", 2, None, "booleans", rules.logical, logic.both, strict=False),
+    Function("or", 2, None, "booleans", rules.logical, logic.either, strict=False),
     _binary("xor", "booleans", rules.logical, logic.exactly_one),
     _unary("not", "a boolean", rules.logical, logic.negation),
     _unary("is_null", "any value", rules.test_of_any, logic.is_null, strict=False),

@@ -10,16 +10,16 @@ from penstock.expr.conversion import convert
 from penstock.expr.order import order_key
 
 
-def both(setting: Setting, a: bool | None, b: bool | None) -> bool | None:
-    if a is False or b is False:
+def both(setting: Setting, *values: bool | None) -> bool | None:
+    if False in values:
         return False
-    return None if a is None or b is None else True
+    return None if None in values else True
 
 
-def either(setting: Setting, a: bool | None, b: bool | None) -> bool | None:
-    if a is True or b is True:
+def either(setting: Setting, *values: bool | None) -> bool | None:
+    if True in values:
         return True
-    return None if a is None or b is None else False
+    return None if None in values else False
 
 
 def exactly_one(setting: Setting, a: bool, b: bool) -> bool:

@@ -9,19 +9,24 @@
            | Aggregate(function, args, where, options)   a reduction over a window's rows
            | Reduced(index)                  inside the IR: the value of a numbered reduction
 
-Nodes are immutable and compare by structure, so equal subexpressions are found with `==`. They carry
-no types: only `typing.type_of(expr, schema)` computes them.
+Nodes are immutable and compare by structure, so equal subexpressions are found with `==`. Composite nodes are interned
+(`interning.py`): an expression is a graph, and every traversal visits each of its nodes once. Nodes carry no types:
+only `typing.type_of(expr, schema)` computes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 
+from penstock.expr import interning
+from penstock.expr.interning import Node
 from penstock.types.arrow import require_name
 
+T = TypeVar("T")
 Options = tuple[tuple[str, object], ...]
 
 
@@ -45,33 +50,33 @@ class Literal:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+@dataclass(frozen=True, slots=True, eq=False)
+class Call(Node):
     function: str
     args: tuple[Expr, ...]
     options: Options = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Cast:
+@dataclass(frozen=True, slots=True, eq=False)
+class Cast(Node):
     arg: Expr
     type: pa.DataType
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+@dataclass(frozen=True, slots=True, eq=False)
+class Case(Node):
     branches: tuple[tuple[Expr, Expr], ...]
     otherwise: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class IsIn:
+@dataclass(frozen=True, slots=True, eq=False)
+class IsIn(Node):
     arg: Expr
     values: tuple[Literal, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregate:
+@dataclass(frozen=True, slots=True, eq=False)
+class Aggregate(Node):
     function: str
     args: tuple[Expr, ...]
     where: Expr | None = None
@@ -83,7 +88,8 @@ class Reduced:
     index: int
 
 
-Expr = Column | Literal | Call | Cast | Case | IsIn | Aggregate | Reduced
+Composite = Call | Cast | Case | IsIn | Aggregate
+Expr = Column | Literal | Reduced | Composite
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,11 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return ()
 
 
+def composites(expr: Expr) -> list[Composite]:
+    """List the direct subexpressions that are neither columns nor constants."""
+    return [child for child in children(expr) if isinstance(child, Node)]
+
+
 def with_children(expr: Expr, new: tuple[Expr, ...]) -> Expr:
     """Rebuild `expr` with other subexpressions, in the order of `children`."""
     match expr:
@@ -132,11 +143,26 @@ def with_children(expr: Expr, new: tuple[Expr, ...]) -> Expr:
             return expr
 
 
+def ordered(*exprs: Expr) -> list[Expr]:
+    """List the distinct nodes of expressions, children before their parents."""
+    return interning.ordered(exprs, children)
+
+
+def fold(expr: Expr, rule: Callable[[Expr, tuple[T, ...]], T]) -> T:
+    """Compute a value for every distinct node once, from the values of its children."""
+    if not isinstance(expr, Node):
+        return rule(expr, ())
+    made: dict[int, T] = {}
+    for node in ordered(expr):
+        made[id(node)] = rule(node, tuple(made[id(child)] for child in children(node)))
+    return made[id(expr)]
+
+
 def rewrite(expr: Expr, rule: Callable[[Expr], Expr]) -> Expr:
-    """Apply `rule` to every node, leaves first."""
-    old = children(expr)
-    new = tuple(rewrite(child, rule) for child in old)
-    return rule(expr if new == old else with_children(expr, new))
+    """Apply `rule` to every distinct node once, leaves first."""
+    if not children(expr):
+        return rule(expr)
+    return fold(expr, lambda node, new: rule(node if new == children(node) else with_children(node, new)))
 
 
 def substitute(expr: Expr, columns: dict[str, Expr]) -> Expr:
@@ -149,14 +175,46 @@ def substitute(expr: Expr, columns: dict[str, Expr]) -> Expr:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """Yield every node, parents before children."""
-    yield expr
-    for child in children(expr):
-        yield from walk(child)
+    """Yield every distinct node once, in the order in which they are written."""
+    seen: set[int] = set()
+    waiting = [expr]
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            waiting.extend(reversed(children(node)))
+
+
+def occurrences(*exprs: Expr) -> list[tuple[Expr, int]]:
+    """List the distinct nodes, parents first, each with the number of times it occurs in the expressions written as trees."""
+    nodes = ordered(*exprs)
+    counts = dict.fromkeys(map(id, nodes), 0)
+    for operand in exprs:
+        counts[id(operand)] += 1
+    for node in reversed(nodes):
+        for child in children(node):
+            counts[id(child)] += counts[id(node)]
+    return [(node, counts[id(node)]) for node in reversed(nodes)]
+
+
+def depth(expr: Expr) -> int:
+    """Count the nodes on the longest path down an expression."""
+    if not isinstance(expr, Node):
+        return 1
+    if "depth" not in expr.facts:
+        for node in interning.ordered(
+            [expr], lambda node: [c for c in composites(node) if "depth" not in c.facts]
+        ):
+            node.facts["depth"] = 1 + max(map(depth, children(node)), default=0)
+    found: int = expr.facts["depth"]
+    return found
 
 
 def columns_of(expr: Expr) -> frozenset[str]:
     """Return the columns an expression reads."""
+    if isinstance(expr, Column):
+        return frozenset({expr.name})
     return frozenset(node.name for node in walk(expr) if isinstance(node, Column))
 
 

@@ -20,7 +20,7 @@ def typed_nulls(node: Expr, schema: pa.Schema) -> Expr:
             dtype = type_of(node, schema)
             pairs = tuple((condition, null_as(value, dtype, schema)) for condition, value in branches)
             return Case(pairs, null_as(otherwise, dtype, schema))
-        case Aggregate(args=args, where=where) if any(is_untyped(each, schema) for each in children(node)):
+        case Aggregate(args=args, where=where) if any(is_untyped(child, schema) for child in children(node)):
             type_of(node, schema)  # most aggregates reject untyped nulls; counts take any type
             counted = tuple(null_as(arg, pa.int64(), schema) for arg in args)
             condition = () if where is None else (null_as(where, pa.bool_(), schema),)

@@ -31,13 +31,13 @@ Rule = Callable[[Sequence[Operand], Mapping[str, object]], pa.DataType | None]
 
 def number_type(operands: Sequence[Operand]) -> pa.DataType | None:
     """Return the 64-bit type of arithmetic on these numbers."""
-    kinds = {each.kind for each in operands}
+    kinds = {operand.kind for operand in operands}
     if not kinds <= NUMBERS:
         return None
     if "float" in kinds:
         return pa.float64()
-    unsigned = all(each.kind == "uint" or each.natural for each in operands)
-    wide = any(each.type == pa.uint64() for each in operands)
+    unsigned = all(operand.kind == "uint" or operand.natural for operand in operands)
+    wide = any(operand.type == pa.uint64() for operand in operands)
     return pa.uint64() if unsigned and wide else pa.int64()
 
 
@@ -47,7 +47,7 @@ def common_type(operands: Sequence[Operand]) -> pa.DataType | None:
     >>> common_type([Operand(pa.int8()), Operand(pa.float32())])
     DataType(double)
     """
-    typed = [each for each in operands if each.kind != "null"]
+    typed = [operand for operand in operands if operand.kind != "null"]
     if not typed:
         return pa.null()
     kinds = {each.kind for each in typed}
@@ -69,9 +69,9 @@ def type_of_both(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
 
 def _finest(operands: Sequence[Operand]) -> pa.DataType | None:
     unit = tick_unit(operands[0].type)
-    zones = {zone_of(each.type) for each in operands}
-    for each in operands:
-        unit = finer(unit or "d", tick_unit(each.type) or "d")
+    zones = {zone_of(operand.type) for operand in operands}
+    for operand in operands:
+        unit = finer(unit or "d", tick_unit(operand.type) or "d")
     match operands[0].kind:
         case "timestamp":
             return pa.timestamp(unit, zones.pop()) if len(zones) == 1 else None
@@ -133,7 +133,7 @@ def mul(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataTy
 
 
 def div(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
-    kinds = {each.kind for each in operands}
+    kinds = {operand.kind for operand in operands}
     return pa.float64() if kinds <= NUMBERS or kinds == {"duration"} else None
 
 
@@ -145,13 +145,13 @@ def floordiv(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.D
 
 
 def mod(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
-    if all(each.kind == "duration" for each in operands):
+    if all(operand.kind == "duration" for operand in operands):
         return pa.duration(finer(operands[0].type.unit, operands[1].type.unit))
     return number_type(operands)
 
 
 def whole(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
-    return number_type(operands) if all(each.kind in INTEGERS for each in operands) else None
+    return number_type(operands) if all(operand.kind in INTEGERS for operand in operands) else None
 
 
 def numeric(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
@@ -159,7 +159,7 @@ def numeric(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.Da
 
 
 def to_float(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
-    return pa.float64() if all(each.kind in NUMBERS for each in operands) else None
+    return pa.float64() if all(operand.kind in NUMBERS for operand in operands) else None
 
 
 def negated(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
@@ -201,7 +201,7 @@ def compared(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.D
 
 
 def logical(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
-    return pa.bool_() if all(each.kind == "bool" for each in operands) else None
+    return pa.bool_() if all(operand.kind == "bool" for operand in operands) else None
 
 
 def test_of_any(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
@@ -213,7 +213,7 @@ def test_of_number(operands: Sequence[Operand], options: Mapping[str, object]) -
 
 
 def common(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
-    kinds = {each.kind for each in operands}
+    kinds = {operand.kind for operand in operands}
     return None if "other" in kinds else common_type(operands)
 
 
@@ -266,7 +266,7 @@ def parsed(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.Dat
 
 def _strings(result: pa.DataType) -> Rule:
     def rule(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
-        return result if all(each.kind == "string" for each in operands) else None
+        return result if all(operand.kind == "string" for operand in operands) else None
 
     return rule
 

@@ -11,16 +11,19 @@ from penstock.errors import ExpressionTypeError, UnknownColumnError
 from penstock.expr.aggregates import AGGREGATES
 from penstock.expr.conversion import castable
 from penstock.expr.functions import FUNCTIONS
+from penstock.expr.interning import ordered
 from penstock.expr.nodes import (
     Aggregate,
     Call,
     Case,
     Cast,
     Column,
+    Composite,
     Expr,
     IsIn,
     Literal,
     Reduced,
+    composites,
     has_aggregate,
 )
 from penstock.expr.rules import INSTANTS, NUMBERS, Operand, common_type, comparable
@@ -43,6 +46,33 @@ def type_of(expr: Expr, schema: pa.Schema, reduced: Sequence[pa.DataType] = ()) 
             return dtype
         case Reduced(index=index):
             return reduced[index]
+    known = expr.facts.get("type")
+    if known is not None and known[0] is schema and known[1] is reduced:
+        return known[2]
+    return _inferred(expr, schema, reduced)
+
+
+def _inferred(expr: Composite, schema: pa.Schema, reduced: Sequence[pa.DataType]) -> pa.DataType:
+    """Type each node once per scope, without recursion; a node keeps its type in the last scope only."""
+
+    def untyped(node: Composite) -> list[Composite]:
+        # The arguments of an aggregate are typed in another scope.
+        below = [] if isinstance(node, Aggregate) else composites(node)
+        return [
+            each
+            for each in below
+            if (known := each.facts.get("type")) is None or known[0] is not schema or known[1] is not reduced
+        ]
+
+    dtype = None
+    for node in ordered([expr], untyped):
+        dtype = _composite_type(node, schema, reduced)
+        node.facts["type"] = schema, reduced, dtype
+    return dtype
+
+
+def _composite_type(expr: Composite, schema: pa.Schema, reduced: Sequence[pa.DataType]) -> pa.DataType:
+    match expr:
         case Call():
             return _call_type(expr, schema, reduced)
         case Cast(arg=arg, type=dtype):
@@ -59,11 +89,21 @@ def column_type(name: str, schema: pa.Schema) -> pa.DataType:
     """Return a column's type; suggest similar names if there is no such column."""
     if not isinstance(name, str):
         raise ExpressionTypeError(f"a column is named by a string, not by a {type(name).__name__}")
-    if name in schema.names:  # checked in Python: Arrow cannot encode a lone surrogate
-        return schema.field(name).type
+    place = place_of(name, schema)
+    if place is not None:
+        return schema.field(place).type
     near = get_close_matches(name, schema.names, n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise UnknownColumnError(f"there is no column {name!r}{hint} (columns: {listed(schema.names)})")
+
+
+def place_of(name: str, schema: pa.Schema) -> int | None:
+    """Return the place of a column in a schema, in constant time; None if there is no such column."""
+    try:
+        place: int = schema.get_field_index(name)
+    except UnicodeEncodeError:  # a lone surrogate
+        return None
+    return None if place < 0 else place
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:
@@ -80,8 +120,8 @@ def operand_of(expr: Expr, dtype: pa.DataType) -> Operand:
 
 def known_operands(operands: Sequence[Operand]) -> list[Operand]:
     """Give untyped nulls the type of the first typed operand, int64 if there is none."""
-    typed = next((each for each in operands if each.kind != "null"), Operand(pa.int64()))
-    return [Operand(typed.type) if each.kind == "null" else each for each in operands]
+    typed = next((operand for operand in operands if operand.kind != "null"), Operand(pa.int64()))
+    return [Operand(typed.type) if operand.kind == "null" else operand for operand in operands]
 
 
 def _call_type(call: Call, schema: pa.Schema, reduced: Sequence[pa.DataType]) -> pa.DataType:

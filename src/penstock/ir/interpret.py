@@ -48,8 +48,8 @@ Inputs = Mapping[str, Sequence[Mapping[str, Any]]]
 def interpret(program: Program, inputs: Inputs) -> list[Row]:
     """Compute the program's output from the rows of each input stream, given in order of arrival."""
     values: dict[str, list[Sample]] = {}
-    for each in program.objects:
-        values[each.name] = _value(each, program, values, inputs)
+    for obj in program.objects:
+        values[obj.name] = _value(obj, program, values, inputs)
     return [sample.row for sample in values[program.output]]
 
 
@@ -84,7 +84,7 @@ def _value(
             origins = [(program[name], values[name]) for name in body.sources]
             rows = signal_rows(
                 body.program,
-                [(_in_order(held, each.time), (each.schema, each.time)) for each, held in origins],
+                [(_in_order(held, origin.time), (origin.schema, origin.time)) for origin, held in origins],
             )
             return [
                 Sample({name: row[name] for name in this.schema.names}, ((), place))
@@ -175,7 +175,7 @@ def _lookback(body: Lookback, source: list[Sample], origin: Object) -> list[Samp
     """Return all samples in order of time, each with the reductions over its look-back spans."""
     fill = record(body.fields, origin.schema, result_types(body, origin))
     found: list[tuple[int, Sample]] = []
-    for rows in _lanes(body, source, origin).values():
+    for rows in _partitions(body, source, origin).values():
         for place, (time, sample) in enumerate(rows):
             spans = [[each for _, each in behind(span, rows, place)] for span in body.spans]
             reduced = reduced_over(body.reductions, spans, origin.schema)
@@ -202,13 +202,13 @@ def _windows(
     body: Reduce | Attach | Apply, source: list[Sample], origin: Object
 ) -> list[tuple[WindowBounds, Rank, list[Sample]]]:
     """List windows and keys by window end, window start and key, each with its samples in order."""
-    found = windows_of(body.domain, _lanes(body, source, origin))
+    found = windows_of(body.domain, _partitions(body, source, origin))
     several = [(window, key, rows) for key, members in found.items() for window, rows in members]
     several.sort(key=lambda each: (each[0][1], each[0][0], each[1]))
     return [(window, key, [sample for _, sample in rows]) for window, key, rows in several]
 
 
-def _lanes(
+def _partitions(
     body: Reduce | Attach | Lookback | Apply, source: list[Sample], origin: Object
 ) -> dict[Rank, list[tuple[int, Sample]]]:
     """Group the samples that pass `where` by key, each group in order of time; drop samples without a time."""

@@ -39,7 +39,7 @@ class JoinSide:
     def timed(self) -> list[Timed]:
         """The samples in order of time."""
         time = self.object.time
-        found = [(at, each) for each in self.samples if (at := time_at(each.row, time)) is not None]
+        found = [(at, sample) for sample in self.samples if (at := time_at(sample.row, time)) is not None]
         found.sort(key=lambda each: (each[0], each[1].rank))
         return [Timed(place, at, each) for place, (at, each) in enumerate(found)]
 
@@ -111,11 +111,11 @@ def _sided(left: Row, right: Row) -> Row:
 def _found(this: Object, body: Join, left: JoinSide, right: JoinSide) -> list[Found]:
     match = _matching(this, body, left, right)
     if isinstance(body.pairing, InWindow):
-        meeting = list(_in_windows(body, body.pairing, left, right))
+        equality = list(_in_windows(body, body.pairing, left, right))
     else:
         assert isinstance(body.pairing, Within)
-        meeting = [_Meeting(None, left.timed, right.timed)]
-    met = [each.matched(match, body.pairing) for each in meeting]
+        equality = [_Equality(None, left.timed, right.timed)]
+    met = [each.matched(match, body.pairing) for each in equality]
     if body.how in LEFT_ROW_KINDS:
         return _chosen(body, met)
     pairs = [_pair(body, window, one, other) for window, _, _, pairs in met for one, other in pairs]
@@ -123,7 +123,7 @@ def _found(this: Object, body: Join, left: JoinSide, right: JoinSide) -> list[Fo
 
 
 @dataclass(frozen=True)
-class _Meeting:
+class _Equality:
     """The left and right samples of one window, or of the whole stream."""
 
     window: WindowBounds | None
@@ -147,7 +147,7 @@ def _near(pairing: object, left: int, right: int) -> bool:
     return not isinstance(pairing, Within) or pairing.lo <= right - left <= pairing.hi
 
 
-def _in_windows(body: Join, pairing: InWindow, left: JoinSide, right: JoinSide) -> Iterator[_Meeting]:
+def _in_windows(body: Join, pairing: InWindow, left: JoinSide, right: JoinSide) -> Iterator[_Equality]:
     """List windows with their samples of both sides; sessions are per key."""
     if pairing.left != pairing.right:
         yield from _with_common_ends(pairing, left, right)
@@ -160,7 +160,7 @@ def _in_windows(body: Join, pairing: InWindow, left: JoinSide, right: JoinSide) 
         rows.sort(key=lambda each: each[0])
     for members in windows_of(pairing.left, groups).values():
         for window, rows in members:
-            yield _Meeting(
+            yield _Equality(
                 window, *([each.timed for _, each in rows if each.side == side] for side in (0, 1))
             )
 
@@ -181,17 +181,17 @@ def _both(left: JoinSide, right: JoinSide, on: Keys) -> Iterator[tuple[int, Time
         yield 1, each, [other for _, other in on]
 
 
-def _with_common_ends(pairing: InWindow, left: JoinSide, right: JoinSide) -> Iterator[_Meeting]:
+def _with_common_ends(pairing: InWindow, left: JoinSide, right: JoinSide) -> Iterator[_Equality]:
     """Pair windows of different grids that end at the same time; the result takes the earlier start."""
     one, other = pairing.left, pairing.right
     assert isinstance(one, TimeWindow) and isinstance(other, TimeWindow)
     ends: dict[int, tuple[list[Timed], list[Timed]]] = {}
     for side, (domain, timed) in enumerate(((one, left.timed), (other, right.timed))):
         for window, rows in windows_of(domain, {(): [(each.time, each) for each in timed]})[()]:
-            ends.setdefault(window[1], ([], []))[side].extend(each for _, each in rows)
+            ends.setdefault(window[1], ([], []))[side].extend(row for _, row in rows)
     for end, (first, second) in ends.items():
         if all((end - grid.offset - grid.size) % grid.every == 0 for grid in (one, other)):
-            yield _Meeting((end - max(one.size, other.size), end), first, second)
+            yield _Equality((end - max(one.size, other.size), end), first, second)
 
 
 # --- results and their order ------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def _alone(body: Join, met: Iterable[_Met]) -> Iterator[Found]:
         partners = {id(each) for pair in pairs for each in pair}
         for side, rows in ((0, left), (1, right)):
             if body.how in ("full", ("left", "right")[side]):
-                yield from (_single(body, window, side, each) for each in rows if id(each) not in partners)
+                yield from (_single(body, window, side, row) for row in rows if id(row) not in partners)
 
 
 def _single(body: Join, window: WindowBounds | None, side: int, each: Timed) -> Found:
@@ -273,16 +273,18 @@ def _looked_up(this: Object, body: Join, left: JoinSide, right: JoinSide, table:
     fields = record(body.fields, pair_scope(this.time, left.object.schema, right.object.schema))
     stream, rows = (left, right) if table else (right, left)
     made = []
-    for each in stream.samples:
-        ways = [(each, row) if table else (row, each) for row in rows.samples]
+    for sample in stream.samples:
+        ways = [(sample, row) if table else (row, sample) for row in rows.samples]
         pairs: list[tuple[Any, Any]] = [pair for pair in ways if match(pair[0].row, pair[1].row)]
         if body.how in LEFT_ROW_KINDS:
-            pairs = [(each, None)] if bool(pairs) == (body.how == "semi") else []
+            pairs = [(sample, None)] if bool(pairs) == (body.how == "semi") else []
         elif not pairs and body.how != "inner":
-            pairs = [(each, None) if table else (None, each)]
+            pairs = [(sample, None) if table else (None, sample)]
         for place, (one, other) in enumerate(pairs):
             found = Found((), _timed(one), _timed(other))
-            made.append(Sample(fields(_row(body.on, left.object, right.object, found)), (*each.rank, place)))
+            made.append(
+                Sample(fields(_row(body.on, left.object, right.object, found)), (*sample.rank, place))
+            )
     return made
 
 

@@ -27,4 +27,4 @@ def pair_scope(time: Time, left: pa.Schema, right: pa.Schema) -> pa.Schema:
 
 def rolling_types(body: RollingJoin, right: Object) -> tuple[pa.DataType, ...]:
     """Return the types of `Reduced(0)`, `Reduced(1)`, … in the fields of a rolling join."""
-    return tuple(result_type(each, right.schema) for each in body.reductions)
+    return tuple(result_type(reduction, right.schema) for reduction in body.reductions)

@@ -63,8 +63,10 @@ def _on(on: Keys) -> str:
 
 def _fields(fields: Iterable[Field]) -> str:
     return "; ".join(
-        _name(each.name) if each.expr == Column(each.name) else f"{_name(each.name)}: {show_expr(each.expr)}"
-        for each in fields
+        _name(field.name)
+        if field.expr == Column(field.name)
+        else f"{_name(field.name)}: {show_expr(field.expr)}"
+        for field in fields
     )
 
 

@@ -86,23 +86,23 @@ def _scalar(names: frozenset[str], body: Join) -> Iterator[str]:
 
 
 def _fields(this: Object, body: Join | Asof, scope: pa.Schema) -> Iterator[str]:
-    if [each.name for each in body.fields] != this.schema.names:
+    if [column.name for column in body.fields] != this.schema.names:
         yield "has other fields than columns"
         return
-    for each in body.fields:
-        if not isinstance(each.expr, Column):
-            yield f"computes {each.name!r}, where only columns of a pair may stand"
-        elif type_of(each.expr, scope) != this.schema.field(each.name).type:
-            yield f"declares another type for {each.name!r}"
+    for column in body.fields:
+        if not isinstance(column.expr, Column):
+            yield f"computes {column.name!r}, where only columns of a pair may stand"
+        elif type_of(column.expr, scope) != this.schema.field(column.name).type:
+            yield f"declares another type for {column.name!r}"
 
 
 def _rolling(this: Object, body: RollingJoin, left: Object, right: Object) -> Iterator[str]:
     if body.within.lo > body.within.hi:
         yield "covers no time"
     types = rolling_types(body, right)
-    if [each.name for each in body.fields] != this.schema.names:
+    if [column.name for column in body.fields] != this.schema.names:
         yield "has other fields than columns"
         return
-    for each in body.fields:
-        if type_of(each.expr, left.schema, types) != this.schema.field(each.name).type:
-            yield f"declares another type for {each.name!r}"
+    for column in body.fields:
+        if type_of(column.expr, left.schema, types) != this.schema.field(column.name).type:
+            yield f"declares another type for {column.name!r}"

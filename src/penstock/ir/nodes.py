@@ -42,7 +42,7 @@ Samples are ordered by (time, sequence, position); `Input.sequence` names the co
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -179,9 +179,13 @@ class Object:
 class Program:
     objects: tuple[Object, ...]
     output: str
+    _by_name: dict[str, Object] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {obj.name: obj for obj in self.objects})
 
     def __getitem__(self, name: str) -> Object:
-        return next(each for each in self.objects if each.name == name)
+        return self._by_name[name]
 
 
 def sources_of(body: Body) -> tuple[str, ...]:

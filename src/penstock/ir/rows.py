@@ -28,7 +28,7 @@ def to_rows(table: pa.Table) -> list[Row]:
 
 def to_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     """Build a table of the given schema from rows that have at least its columns."""
-    columns = [from_physical([row[each.name] for row in rows], each.type) for each in schema]
+    columns = [from_physical([row[field.name] for row in rows], field.type) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -46,7 +46,7 @@ def as_table(made: Any, schema: pa.Schema, names: Sequence[str]) -> pa.Table:
 
 
 def _listed(schema: pa.Schema) -> str:
-    return ", ".join(f"{each.name!r} ({each.type})" for each in schema) or "(none)"
+    return ", ".join(f"{field.name!r} ({field.type})" for field in schema) or "(none)"
 
 
 def _described(made: Any) -> str:

@@ -36,7 +36,7 @@ def record(
     fields: Iterable[Field], schema: pa.Schema, types: Sequence[pa.DataType] = ()
 ) -> Callable[..., Row]:
     """Compile the fields of a result to a function of the row and the values of the reductions."""
-    values = {each.name: evaluator(each.expr, schema, types) for each in fields}
+    values = {field.name: evaluator(field.expr, schema, types) for field in fields}
     return lambda row, reduced=(): {name: value(row, reduced) for name, value in values.items()}
 
 
@@ -52,7 +52,10 @@ def reduced_over(
     reductions: Iterable[Reduction], spans: Sequence[list[Sample]], schema: pa.Schema
 ) -> tuple[Any, ...]:
     """Compute every ⊕(function, args) over the samples for which the reduction's predicate is true."""
-    return tuple(_reduction(each, kept(each.where, spans[each.span], schema), schema) for each in reductions)
+    return tuple(
+        _reduction(reduction, kept(reduction.where, spans[reduction.span], schema), schema)
+        for reduction in reductions
+    )
 
 
 def _reduction(reduction: Reduction, group: list[Sample], schema: pa.Schema) -> Any:

@@ -18,7 +18,7 @@ def result_type(reduction: Reduction, schema: pa.Schema) -> pa.DataType:
 
 def result_types(body: Windowed, source: Object) -> tuple[pa.DataType, ...]:
     """Return the types of `Reduced(0)`, `Reduced(1)`, … in the object's fields."""
-    return tuple(result_type(each, source.schema) for each in body.reductions)
+    return tuple(result_type(reduction, source.schema) for reduction in body.reductions)
 
 
 def result_scope(body: Reduce | Attach, source: Object) -> pa.Schema:
@@ -27,7 +27,7 @@ def result_scope(body: Reduce | Attach, source: Object) -> pa.Schema:
     if isinstance(body, Reduce):
         others = [pa.field(key.name, type_of(key.expr, source.schema)) for key in body.keys]
     else:
-        others = [each for each in source.schema if each.name not in {WINDOW_START, WINDOW_END}]
+        others = [column for column in source.schema if column.name not in {WINDOW_START, WINDOW_END}]
     return pa.schema([*bounds, *others])
 
 

@@ -53,7 +53,7 @@ from penstock.types.windows import (
 
 def show(program: Program) -> str:
     """Print every object in order, then the name of the output."""
-    lines = [_object(each, program) for each in program.objects]
+    lines = [_object(obj, program) for obj in program.objects]
     return "\n".join([*lines, f"out ~{program.output}"])
 
 
@@ -93,7 +93,7 @@ def _object(this: Object, program: Program) -> str:
 
 
 def _input(body: Input, this: Object) -> str:
-    columns = ", ".join(f"{_name(each.name)}: {each.type}" for each in this.schema)
+    columns = ", ".join(f"{_name(field.name)}: {field.type}" for field in this.schema)
     order = "" if body.sequence is None else f" then {_name(body.sequence)}"
     return f"input {_quoted(body.stream)} ({columns}) at {_time(this.time)}{order}"
 
@@ -113,7 +113,7 @@ def _windowed(body: Reduce | Attach, source: Object) -> str:
     unit = source.time.unit
     lines = [] if body.where is None else [f"where {show_expr(body.where)}"]
     span = f"~{body.source}[{_span(body.domain, unit)}]"
-    lines += [f"#{i} = {_reduction(each, span)}" for i, each in enumerate(body.reductions)]
+    lines += [f"#{i} = {_reduction(reduction, span)}" for i, reduction in enumerate(body.reductions)]
     lines.append(_fields(body.fields))
     if isinstance(body, Reduce) and body.having is not None:
         lines.append(f"having {show_expr(body.having)}")
@@ -123,7 +123,10 @@ def _windowed(body: Reduce | Attach, source: Object) -> str:
 def _behind(body: Lookback, source: Object) -> str:
     lines = [] if body.where is None else [f"where {show_expr(body.where)}"]
     spans = [f"~{body.source}[{look_text(span, source.time.unit)}]" for span in body.spans]
-    lines += [f"#{i} = {_reduction(each, spans[each.span])}" for i, each in enumerate(body.reductions)]
+    lines += [
+        f"#{i} = {_reduction(reduction, spans[reduction.span])}"
+        for i, reduction in enumerate(body.reductions)
+    ]
     return _braced(_by(body.keys), [*lines, _fields(body.fields)])
 
 
@@ -138,7 +141,7 @@ def look_text(span: LookBack, unit: str | None) -> str:
 
 
 def _by(keys: tuple[Field, ...]) -> str:
-    return f" by {', '.join(_field(each) for each in keys)}" if keys else ""
+    return f" by {', '.join(_field(key) for key in keys)}" if keys else ""
 
 
 def _braced(head: str, lines: Iterable[str]) -> str:
@@ -188,7 +191,7 @@ def _over(arg: Expr, span: str) -> str:
 
 
 def _fields(fields: Iterable[Field]) -> str:
-    return "; ".join(_field(each) for each in fields)
+    return "; ".join(_field(field) for field in fields)
 
 
 def _field(field: Field) -> str:
@@ -207,4 +210,4 @@ def _quoted(text: str) -> str:
 
 def schema_line(schema: pa.Schema) -> str:
     """Print a schema on one line."""
-    return ", ".join(f"{_name(each.name)}: {each.type}" for each in schema)
+    return ", ".join(f"{_name(field.name)}: {field.type}" for field in schema)

@@ -31,14 +31,14 @@ def signal_rows(program: temporal.Program, sources: Sequence[tuple[Sequence[Time
     """List the intervals of all keys by start, then key; `sources` are in order of time."""
     keys: dict[Rank, Row] = {}
     taken: dict[Rank, Taken] = {}
-    takers = [each for each in program.objects if isinstance(each.body, temporal.Sampled)]
+    takers = [obj for obj in program.objects if isinstance(obj.body, temporal.Sampled)]
     for this in takers:
         assert isinstance(this.body, temporal.Sampled)
         rows, origin = sources[int(this.body.input)]
         for sample, key in _samples(this.body, rows, origin):
             rank = tuple(ordering(value) for value in key.values())
             keys.setdefault(rank, key)
-            taken.setdefault(rank, {each.name: [] for each in takers})[this.name].append(sample)
+            taken.setdefault(rank, {taker.name: [] for taker in takers})[this.name].append(sample)
     found = [
         (row[temporal.START], rank, row)
         for rank, samples in taken.items()
@@ -49,14 +49,16 @@ def signal_rows(program: temporal.Program, sources: Sequence[tuple[Sequence[Time
 
 def _samples(body: temporal.Sampled, rows: Sequence[Timed], origin: Origin) -> list[tuple[Sample, Row]]:
     schema, time = origin
-    values = {each.name: evaluator(each.expr, schema) for each in body.fields}
+    values = {field.name: evaluator(field.expr, schema) for field in body.fields}
     found = []
-    for each in rows:
-        at = time_at(each.row, time)
+    for record in rows:
+        at = time_at(record.row, time)
         if at is not None:
-            until = None if body.hold.until is None else each.row[body.hold.until]
+            until = None if body.hold.until is None else record.row[body.hold.until]
             if until is not None and until <= at:
                 continue  # an empty interval
-            value = {name: compute(each.row, ()) for name, compute in values.items()}
-            found.append((Sample(at, until, value), {name: canonical(each.row[name]) for name in body.keys}))
+            value = {name: compute(record.row, ()) for name, compute in values.items()}
+            found.append(
+                (Sample(at, until, value), {name: canonical(record.row[name]) for name in body.keys})
+            )
     return found

@@ -26,6 +26,7 @@ _PARTS = {
     "spans": "look-backs", "subset": "columns", "exact": "exact matches", "within": "window",
 }  # fmt: skip
 _LENGTHS = ("within", "tolerance")
+LONGEST = 1 << 20
 _CONSTANT = ex.Column("?")
 
 
@@ -34,10 +35,8 @@ def signature(program: Program) -> dict[str, str]:
 
     Equal programs have equal signatures in every process; the code of Python functions is not part of them.
     """
-    found = {_name(each): _identity(each) for each in program.objects} | {"the output": program.output}
-    parts = (
-        (_name(each), part, text) for each in program.objects for part, text in _described(each, program)
-    )
+    found = {_name(obj): _identity(obj) for obj in program.objects} | {"the output": program.output}
+    parts = ((_name(obj), part, text) for obj in program.objects for part, text in _described(obj, program))
     return found | {f"{name}\n{part}": text for name, part, text in parts if text}
 
 
@@ -56,8 +55,10 @@ def _text(node: object) -> str:
     match node:
         case tuple():
             return f"[{','.join(map(_text, node))}]"
+        case _ if isinstance(node, ex.Composite):
+            return _expression_text(node)
         case _ if is_dataclass(node):
-            parts = [_text(getattr(node, each.name)) for each in fields(node) if each.compare]
+            parts = [_text(getattr(node, field.name)) for field in fields(node) if field.compare]
             return f"[{type(node).__name__},{','.join(parts)}]"
         case Callable():
             return "function"
@@ -67,6 +68,31 @@ def _text(node: object) -> str:
             return f"{type(node).__name__}:{node!s}"
 
 
+def _expression_text(expr: ex.Expr) -> str:
+    """Serialise a graph as a tree; a text that would be too long is replaced by its digest."""
+    texts: dict[int, str] = {}
+    for node in ex.ordered(expr):
+        text = _node_text(node, texts)
+        texts[id(node)] = text if len(text) <= LONGEST else f"[#,{hashlib.sha256(text.encode()).hexdigest()}]"
+    return texts[id(expr)]
+
+
+def _node_text(node: ex.Expr, texts: dict[int, str]) -> str:
+    """Serialise a node whose operands are serialised already."""
+
+    def text(part: object) -> str:
+        if id(part) in texts and isinstance(part, ex.Expr):
+            return texts[id(part)]
+        return f"[{','.join(map(text, part))}]" if isinstance(part, tuple) else _text(part)
+
+    match node:
+        case ex.Column() | ex.Literal() | ex.Reduced():
+            return _text(node)
+        case _:
+            parts = [text(getattr(node, field.name)) for field in fields(node) if field.compare]
+            return f"[{type(node).__name__},{','.join(parts)}]"
+
+
 # --- descriptions -----------------------------------------------------------------------------------------
 
 
@@ -74,13 +100,13 @@ def _described(this: Object, program: Program) -> Iterator[tuple[str, str]]:
     """Yield the name and the text of each part of an object."""
     body = this.body
     if isinstance(body, Input):
-        yield "columns", "; ".join(f"{each.name}: {each.type}" for each in this.schema)
+        yield "columns", "; ".join(f"{field.name}: {field.type}" for field in this.schema)
         yield "time", f"{this.time.column}, in {this.time.unit or 'ticks'}"
         return
-    yield "types", "; ".join(f"{each.name}: {each.type}" for each in this.schema)
+    yield "types", "; ".join(f"{field.name}: {field.type}" for field in this.schema)
     if isinstance(body, ir.Signals):
-        for each in body.program.objects:
-            yield f"signal {each.name}", _printed(each.body, body.program.time.unit)
+        for obj in body.program.objects:
+            yield f"signal {obj.name}", _printed(obj.body, body.program.time.unit)
         return
     unit = next((program[name].time.unit for name in ir.sources_of(body)), this.time.unit)
     reductions = tuple(map(_aggregate, getattr(body, "reductions", ())))
@@ -129,9 +155,11 @@ def _printed(value: object, unit: str | None, reductions: tuple[ex.Aggregate, ..
 
 def _record(value: object, unit: str | None) -> str:
     assert is_dataclass(value)
-    given = {each.name: getattr(value, each.name) for each in fields(value)}
-    lengths = {name: describe_length(each, unit) for name, each in given.items() if type(each) is int}
-    texts = {name: lengths.get(name) or _printed(each, unit) for name, each in given.items()}
+    given = {field.name: getattr(value, field.name) for field in fields(value)}
+    lengths = {
+        name: describe_length(argument, unit) for name, argument in given.items() if type(argument) is int
+    }
+    texts = {name: lengths.get(name) or _printed(argument, unit) for name, argument in given.items()}
     return f"{type(value).__name__.lower()}({', '.join(f'{name} {text}' for name, text in texts.items() if text)})"
 
 
@@ -154,9 +182,11 @@ def _without_constants(node: ex.Expr) -> ex.Expr:
         case ex.IsIn(arg=arg):
             return ex.Call("is_in", (arg, _CONSTANT))
         case ex.Call(function=function, args=args, options=options) if options:
-            return ex.Call(function, args, tuple(each for each in options if not isinstance(each[1], str)))
+            return ex.Call(
+                function, args, tuple(option for option in options if not isinstance(option[1], str))
+            )
         case ex.Aggregate(function=function, args=args, where=where, options=options):
-            plain = tuple(each for each in options if isinstance(each[1], bool | int | float))
+            plain = tuple(option for option in options if isinstance(option[1], bool | int | float))
             return ex.Aggregate(function, args, where, plain)
         case _:
             return node

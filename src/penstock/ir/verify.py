@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError, VerificationError
 from penstock.expr.nodes import Expr, Field
-from penstock.expr.typing import type_of
+from penstock.expr.typing import place_of, type_of
 from penstock.ir.join_verify import complaints
 from penstock.ir.joins import Asof, Join, RollingJoin, Table
 from penstock.ir.nodes import (
@@ -32,18 +32,21 @@ from penstock.ir.signals.nodes import END
 from penstock.ir.signals.verify import misplaced
 from penstock.ir.signals.verify import verify as verify_signals
 from penstock.types.arrow import kind_of, value_type
+from penstock.types.choices import repeated
 from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, Count, Session, TimeWindow, Window
 
 
-def verify(program: Program) -> None:
-    """Raise `VerificationError` unless the program is well formed."""
+def verify(program: Program, before: Program | None = None) -> None:
+    """Raise `VerificationError` unless the program is well formed; `before` is a verified one that shares objects with it."""
+    checked = {} if before is None else {id(obj): obj for obj in before.objects}
     known: dict[str, Object] = {}
-    for each in program.objects:
-        _require(each.name not in known, each, "is defined twice")
-        for source in sources_of(each.body):
-            _require(source in known, each, f"reads ~{source}, which is not defined before it")
-        _verify(each, [known[name] for name in sources_of(each.body)])
-        known[each.name] = each
+    for obj in program.objects:
+        _require(obj.name not in known, obj, "is defined twice")
+        for source in sources_of(obj.body):
+            _require(source in known, obj, f"reads ~{source}, which is not defined before it")
+        if id(obj) not in checked or any(id(known[name]) not in checked for name in sources_of(obj.body)):
+            _verify(obj, [known[name] for name in sources_of(obj.body)])
+        known[obj.name] = obj
     if program.output not in known:
         raise VerificationError(f"the output ~{program.output} is not defined")
 
@@ -74,8 +77,8 @@ def _verify_body(this: Object, sources: Sequence[Object]) -> None:
         case Join() | Asof() | RollingJoin() as body:
             for complaint in complaints(this, body, sources):
                 _require(False, this, complaint)
-            for each in body.reductions if isinstance(body, RollingJoin) else ():
-                _verify_reduction(this, each, sources[1].schema)
+            for reduction in body.reductions if isinstance(body, RollingJoin) else ():
+                _verify_reduction(this, reduction, sources[1].schema)
         case Samples() as body:
             _verify_predicate(this, body.where, sources[0].schema)
             _verify_fields(this, body.fields, sources[0].schema)
@@ -92,7 +95,7 @@ def _verify_body(this: Object, sources: Sequence[Object]) -> None:
                 this.schema.names[: len(given)] == given, this, f"does not begin with the columns {given}"
             )
         case Signals() as body:
-            verify_signals(body.program, [(each.schema, each.time) for each in sources])
+            verify_signals(body.program, [(source.schema, source.time) for source in sources])
             whole = body.program.schema
             schemas = [whole, whole.remove(whole.get_field_index(END))]  # the column of ends is optional
             _require(any(map(this.schema.equals, schemas)), this, "has other columns than its signal")
@@ -141,8 +144,8 @@ def _verify_windowed(this: Object, body: Reduce | Attach, source: Object) -> Non
     _verify_domain(this, body.domain, source)
     _verify_predicate(this, body.where, source.schema)
     _verify_keys(this, body, source)
-    for each in body.reductions:
-        _verify_reduction(this, each, source.schema)
+    for reduction in body.reductions:
+        _verify_reduction(this, reduction, source.schema)
     scope, types = result_scope(body, source), result_types(body, source)
     _verify_fields(this, body.fields, scope, types)
     if isinstance(body, Reduce):
@@ -157,11 +160,13 @@ def _verify_lookback(this: Object, body: Lookback, source: Object) -> None:
         _require(span.closed in {"right", "left", "both", "none"}, this, f"has a span closed {span.closed!r}")
     _verify_predicate(this, body.where, source.schema)
     _verify_keys(this, body, source)
-    for each in body.reductions:
+    for reduction in body.reductions:
         _require(
-            0 <= each.span < len(body.spans), this, f"reduces over span {each.span} of {len(body.spans)}"
+            0 <= reduction.span < len(body.spans),
+            this,
+            f"reduces over span {reduction.span} of {len(body.spans)}",
         )
-        _verify_reduction(this, each, source.schema)
+        _verify_reduction(this, reduction, source.schema)
     _verify_fields(this, body.fields, source.schema, result_types(body, source))
 
 
@@ -183,13 +188,13 @@ def _verify_domain(this: Object, domain: Window, source: Object) -> None:
 
 
 def _verify_keys(this: Object, body: Reduce | Attach | Lookback | Apply, source: Object) -> None:
-    names = [each.name for each in body.keys]
+    names = [key.name for key in body.keys]
     _unique(this, names, "key")
     bounds = set() if isinstance(body, Lookback) else {WINDOW_START, WINDOW_END}
     _require(not bounds & set(names), this, "has a key with the name of a window bound")
-    for each in body.keys:
-        _verify_scalar(this, each.expr, 0)
-        type_of(each.expr, source.schema)
+    for key in body.keys:
+        _verify_scalar(this, key.expr, 0)
+        type_of(key.expr, source.schema)
 
 
 def _verify_reduction(this: Object, reduction: Reduction, schema: pa.Schema) -> None:
@@ -205,13 +210,15 @@ def _verify_reduction(this: Object, reduction: Reduction, schema: pa.Schema) -> 
 def _verify_fields(
     this: Object, fields: tuple[Field, ...], scope: pa.Schema, reduced: Sequence[pa.DataType] = ()
 ) -> None:
-    names = [each.name for each in fields]
+    names = [field.name for field in fields]
     _unique(this, names, "field")
-    _require(names == this.schema.names, this, f"has fields {names} but columns {this.schema.names}")
-    for each in fields:
-        _verify_scalar(this, each.expr, len(reduced))
-        found, declared = type_of(each.expr, scope, reduced), this.schema.field(each.name).type
-        _require(found == declared, this, f"declares {each.name!r} as {declared}, but it is {found}")
+    if names != this.schema.names:
+        _require(False, this, f"has fields {names} but columns {this.schema.names}")
+    for field, declared in zip(fields, this.schema.types, strict=True):
+        _verify_scalar(this, field.expr, len(reduced))
+        found = type_of(field.expr, scope, reduced)
+        if found != declared:
+            _require(False, this, f"declares {field.name!r} as {declared}, but it is {found}")
 
 
 def _verify_predicate(
@@ -233,12 +240,12 @@ def _verify_scalar(this: Object, expr: Expr, reductions: int) -> None:
 
 
 def _unique(this: Object, names: Sequence[str], what: str) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(repeated(names))
     _require(not twice, this, f"has two {what}s named {', '.join(map(repr, twice))}")
 
 
 def _has_columns(this: Object, schema: pa.Schema, names: Iterable[str]) -> None:
-    missing = sorted(set(names) - set(schema.names))
+    missing = sorted({name for name in names if place_of(name, schema) is None})
     _require(not missing, this, f"needs columns that are not there: {', '.join(map(repr, missing))}")
 
 

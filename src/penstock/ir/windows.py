@@ -55,9 +55,9 @@ def _each(
 def _placed(rows: Sequence[Timed], domain: Window) -> Members:
     """Assign samples to windows that depend on the sample's time, or on its carried window, alone."""
     found: dict[WindowBounds, list[Timed]] = {}
-    for time, each in rows:
-        for window in _covering(domain, time, each):
-            found.setdefault(window, []).append((time, each))
+    for time, row in rows:
+        for window in _covering(domain, time, row):
+            found.setdefault(window, []).append((time, row))
     return sorted(found.items(), key=lambda item: (item[0][1], item[0][0]))
 
 
@@ -67,7 +67,7 @@ def _covering(domain: Window, at: int, sample: Any) -> list[WindowBounds]:
             latest = at - (at - offset) % every
             return [(start, start + size) for start in range(latest, at - size, -every)]
         case Calendar():
-            return [each for each in calendar_windows(domain, at, at) if each[0] <= at < each[1]]
+            return [window for window in calendar_windows(domain, at, at) if window[0] <= at < window[1]]
         case CarriedWindow():
             start, end = sample.row[WINDOW_START], sample.row[WINDOW_END]
             return [] if start is None or end is None else [(start, end)]
@@ -77,11 +77,11 @@ def _covering(domain: Window, at: int, sample: Any) -> list[WindowBounds]:
 
 def _sessions(rows: Sequence[Timed], gap: int) -> Members:
     runs: list[list[Timed]] = []
-    for each in rows:
-        if runs and each[0] <= runs[-1][-1][0] + gap:
-            runs[-1].append(each)
+    for row in rows:
+        if runs and row[0] <= runs[-1][-1][0] + gap:
+            runs[-1].append(row)
         else:
-            runs.append([each])
+            runs.append([row])
     return [((run[0][0], run[-1][0] + gap), run) for run in runs]
 
 
@@ -129,8 +129,7 @@ def behind(span: LookBack, rows: Sequence[Timed], place: int) -> list[Timed]:
     oldest, newest = span.closed in ("left", "both"), span.closed in ("right", "both")
     since = now - span.size
     return [
-        each
-        for each in rows
-        if (since < each[0] or (oldest and each[0] == since))
-        and (each[0] < now or (newest and each[0] == now))
+        row
+        for row in rows
+        if (since < row[0] or (oldest and row[0] == since)) and (row[0] < now or (newest and row[0] == now))
     ]

@@ -71,8 +71,8 @@ def _show(kernel: Kernel, lets: type[_Lets]) -> str:
     params = ", ".join(map(_parameter, kernel.params))
     lines = [f"kernel {_name(kernel.name)}({params})"]
     if lets is _NamedLets:
-        lines.extend(f"{_STEP}literal {_name(each.name)}: {each.type}" for each in kernel.literals)
-    lines.extend(f"{_STEP}local {_parameter(each)}" for each in kernel.locals)
+        lines.extend(f"{_STEP}literal {_name(literal.name)}: {literal.type}" for literal in kernel.literals)
+    lines.extend(f"{_STEP}local {_parameter(local)}" for local in kernel.locals)
     lines.extend(_block(kernel.body, _STEP, lets))
     return "\n".join(lines) + "\n"
 
@@ -101,7 +101,7 @@ def _block(block: Block, indent: str, kind: type[_Lets]) -> Iterator[str]:
     for stmt in block:
         lets = kind()
         lines = list(_statement(stmt, lets, indent))
-        yield from (indent + each for each in lets.lines)
+        yield from (indent + line for line in lets.lines)
         yield from lines
 
 

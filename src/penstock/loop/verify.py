@@ -152,9 +152,10 @@ class _Checker:
 
     @contextmanager
     def _inner_scope(self) -> Iterator[None]:
-        outer = dict(self._scope)
+        outer = len(self._scope)
         yield
-        self._scope = outer
+        while len(self._scope) > outer:  # names are unique, so those declared inside are the last ones
+            self._scope.popitem()
 
     # -- statements -----------------------------------------------------------------------------
 

@@ -31,8 +31,10 @@ def interpret(plan: ph.Plan, inputs: Inputs) -> list[Row]:
     """Compute a plan's output from the rows of each stream and table, given in order of arrival."""
     values: dict[str, Rows] = {}
     for node in plan.nodes:
-        values[node.id] = _value(node, [(each, values[each.id]) for each in plan.inputs_of(node)], inputs)
-    return [each.row for each in values[plan.output]]
+        values[node.id] = _value(
+            node, [(input_, values[input_.id]) for input_ in plan.inputs_of(node)], inputs
+        )
+    return [value.row for value in values[plan.output]]
 
 
 def _value(node: ph.Node, given: list[tuple[ph.Node, Rows]], inputs: Inputs) -> Rows:
@@ -74,8 +76,12 @@ def _sample(row: Mapping[str, Any], node: ph.Node, rank: tuple[Any, ...]) -> Sam
 def _scan(op: ph.Scan, node: ph.Node, given: Sequence[Mapping[str, Any]]) -> Rows:
     """Rows have a rank of sequence and position; those without a time are malformed."""
     time, found = node.clock, []
-    for place, each in enumerate(given):
-        row = {**each, time.column: time.start + place * time.period} if time.period is not None else each
+    for place, argument in enumerate(given):
+        row = (
+            {**argument, time.column: time.start + place * time.period}
+            if time.period is not None
+            else argument
+        )
         if time_at(row, time) is not None:
             rank = (() if op.sequence is None else ordering(row[op.sequence]), place)
             found.append(_sample(row, node, rank))

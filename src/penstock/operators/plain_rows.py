@@ -33,7 +33,7 @@ def in_order(samples: Iterable[Sample], time: Time) -> Rows:
     return sorted(samples, key=lambda each: (ordering(time_at(each.row, time)), each.rank))
 
 
-def lanes(samples: Iterable[Sample], keys: Sequence[str], time: Time) -> dict[Rank, list[Timed]]:
+def partitions(samples: Iterable[Sample], keys: Sequence[str], time: Time) -> dict[Rank, list[Timed]]:
     """Sort rows by key and time; rows without a time are dropped."""
     found: dict[Rank, list[Timed]] = {}
     for each in in_order(samples, time):
@@ -46,7 +46,7 @@ def lanes(samples: Iterable[Sample], keys: Sequence[str], time: Time) -> dict[Ra
 def frames(window: Window, rows: dict[Rank, list[Timed]]) -> list[FrameRows]:
     """List the windows of each key, by window end, window start and key, each with its rows in order."""
     several = [
-        (bounds, key, [each for _, each in members])
+        (bounds, key, [member for _, member in members])
         for key, found in windows_of(window, rows).items()
         for bounds, members in found
     ]
@@ -60,7 +60,8 @@ def bounds_of(window: WindowBounds) -> Row:
 def reduced(reductions: Sequence[ph.Reduction], spans: Sequence[Rows], schema: pa.Schema) -> tuple[Any, ...]:
     """Compute each reduction over the rows of its span."""
     each_as_ir = [
-        ir.Reduction(each.function, each.args, each.where, each.options, each.span) for each in reductions
+        ir.Reduction(reduction.function, reduction.args, reduction.where, reduction.options, reduction.span)
+        for reduction in reductions
     ]
     return reduced_over(each_as_ir, spans, schema)
 

@@ -27,10 +27,10 @@ from penstock.types.windows import WINDOW_BOUNDS, WINDOW_END, WINDOW_START, Carr
 
 def close_unbounded(program: Program) -> Program:
     """Rewrite every unbounded window whose states have a fixed size."""
-    for each in program.objects:
-        if isinstance(each.body, Reduce) and _closes(each.body, program):
-            source = program[each.body.source]
-            program = redefine(program, each.name, _Closing(each, each.body, source).objects())
+    for obj in program.objects:
+        if isinstance(obj.body, Reduce) and _closes(obj.body, program):
+            source = program[obj.body.source]
+            program = redefine(program, obj.name, _Closing(obj, obj.body, source).objects())
     return program
 
 
@@ -101,7 +101,7 @@ class _Closing:
 
     def _result(self) -> Object:
         having = None if self.body.having is None else self._over(self.body.having)
-        fields = tuple(Field(each.name, self._over(each.expr)) for each in self.body.fields)
+        fields = tuple(Field(field.name, self._over(field.expr)) for field in self.body.fields)
         return replace(self.this, body=Samples(self._named("whole"), having, fields))
 
     def _over(self, expr: Expr) -> Expr:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.expr.evaluate import evaluate
-from penstock.expr.nodes import Call, Case, Expr, Field, Literal, children, with_children
+from penstock.expr.nodes import Call, Case, Expr, Field, Literal, children, fold, with_children
 from penstock.expr.typing import type_of
 from penstock.ir.nodes import Attach, Body, Object, Program, Reduce, Reduction, Samples, Signals
 from penstock.ir.scope import result_scope, result_types
@@ -33,7 +33,7 @@ Fold = Callable[[Expr], Expr]
 def fold_constants(program: Program) -> Program:
     """Fold every expression of the program."""
     return Program(
-        tuple(replace(each, body=_body(each.body, program)) for each in program.objects), program.output
+        tuple(replace(obj, body=_body(obj.body, program)) for obj in program.objects), program.output
     )
 
 
@@ -53,8 +53,8 @@ def _body(body: Body, program: Program) -> Body:
 
 
 def _signals(program: temporal.Program, sources: Sequence[pa.Schema]) -> temporal.Program:
-    schemas = {each.name: each.schema for each in program.objects}
-    objects = tuple(replace(each, body=_signal(each, schemas, sources)) for each in program.objects)
+    schemas = {obj.name: obj.schema for obj in program.objects}
+    objects = tuple(replace(obj, body=_signal(obj, schemas, sources)) for obj in program.objects)
     return replace(program, objects=objects)
 
 
@@ -63,7 +63,9 @@ def _signal(this: temporal.Object, schemas: Schemas, sources: Sequence[pa.Schema
         case temporal.Sampled() as body:
             return replace(body, fields=_fields(body.fields, _folding(sources[int(body.input)])))
         case temporal.Expression() | temporal.Feedback() as body:
-            reductions = tuple(_reduction(each, _folding(schemas[each.source])) for each in body.reductions)
+            reductions = tuple(
+                _reduction(reduction, _folding(schemas[reduction.source])) for reduction in body.reductions
+            )
             fold = _folding(scope(body, schemas, this.schema.types[0]), reduced_types(body, schemas))
             return replace(body, reductions=reductions, fields=_fields(body.fields, fold))
         case body:
@@ -72,7 +74,7 @@ def _signal(this: temporal.Object, schemas: Schemas, sources: Sequence[pa.Schema
 
 def _windowed(body: Reduce | Attach, source: Object) -> Reduce | Attach:
     before = _folding(source.schema)
-    reductions = tuple(_reduction(each, before) for each in body.reductions)
+    reductions = tuple(_reduction(reduction, before) for reduction in body.reductions)
     after = _folding(result_scope(body, source), result_types(body, source))
     folded = replace(
         body,
@@ -89,7 +91,9 @@ def _reduction(reduction: _Reduction, fold: Fold) -> _Reduction:
 
 
 def _fields(fields: tuple[Field, ...], fold: Fold) -> tuple[Field, ...]:
-    return tuple(Field(each.name, fold(each.expr)) for each in fields)
+    return tuple(
+        field if (folded := fold(field.expr)) is field.expr else Field(field.name, folded) for field in fields
+    )
 
 
 def _predicate(where: Expr | None, fold: Fold) -> Expr | None:
@@ -99,13 +103,14 @@ def _predicate(where: Expr | None, fold: Fold) -> Expr | None:
 
 
 def _folding(schema: pa.Schema, reduced: Sequence[pa.DataType] = ()) -> Fold:
-    def fold(expr: Expr) -> Expr:
-        old = children(expr)
-        new = tuple(fold(child) for child in old)
-        whole = expr if new == old else _retyped(expr, with_children(expr, new), schema, reduced)
+    def rule(expr: Expr, new: tuple[Expr, ...]) -> Expr:
+        if not new:
+            return expr
+        same = new == children(expr)
+        whole = expr if same else _retyped(expr, with_children(expr, new), schema, reduced)
         return _retyped(whole, _simplified(_computed(whole)), schema, reduced)
 
-    return fold
+    return lambda expr: fold(expr, rule)
 
 
 def _retyped(expr: Expr, candidate: Expr, schema: pa.Schema, reduced: Sequence[pa.DataType]) -> Expr:
@@ -130,10 +135,10 @@ def _computed(expr: Expr) -> Expr:
 
 def _simplified(expr: Expr) -> Expr:
     match expr:
-        case Call(function="and", args=(first, second)):
-            return _absorbed(first, second, expr, neutral=True)
-        case Call(function="or", args=(first, second)):
-            return _absorbed(first, second, expr, neutral=False)
+        case Call(function="and"):
+            return _absorbed(expr, neutral=True)
+        case Call(function="or"):
+            return _absorbed(expr, neutral=False)
         case Call(function="not", args=(Call(function="not", args=(inner,)),)):
             return inner
         case Case():
@@ -142,14 +147,15 @@ def _simplified(expr: Expr) -> Expr:
             return expr
 
 
-def _absorbed(first: Expr, second: Expr, whole: Expr, *, neutral: bool) -> Expr:
-    """Remove the neutral side of `and` (true) or `or` (false); the opposite constant is the result."""
-    for side, other in ((first, second), (second, first)):
-        if _is(side, value=neutral):
-            return other
-        if _is(side, value=not neutral):
-            return side
-    return whole
+def _absorbed(whole: Call, *, neutral: bool) -> Expr:
+    """Remove the neutral operands of `and` (true) or `or` (false); the opposite constant is the result."""
+    opposite = next((arg for arg in whole.args if _is(arg, value=not neutral)), None)
+    if opposite is not None:
+        return opposite
+    rest = tuple(arg for arg in whole.args if not _is(arg, value=neutral))
+    if len(rest) == len(whole.args):
+        return whole
+    return Call(whole.function, rest) if len(rest) > 1 else (*rest, whole.args[0])[0]
 
 
 def _decided(case: Case) -> Expr:

@@ -42,16 +42,16 @@ _INT64 = pa.int64()
 def fuse_joins(program: ir.Program) -> ir.Program:
     """Replace every reduction over a join that does not need the pairs."""
     read = readers(program)
-    for each in program.objects:
-        if not isinstance(each.body, ir.Reduce) or read[each.body.source] != 1:
+    for obj in program.objects:
+        if not isinstance(obj.body, ir.Reduce) or read[obj.body.source] != 1:
             continue
-        join = program[each.body.source]
-        if isinstance(join.body, Join) and _may_fuse(each.body, join.body, program):
+        join = program[obj.body.source]
+        if isinstance(join.body, Join) and _may_fuse(obj.body, join.body, program):
             sides = program[join.body.left], program[join.body.right]
-            made = _Fusion.of(each, each.body, join.body, sides)
+            made = _Fusion.of(obj, obj.body, join.body, sides)
             objects = None if made is None else made.objects(join)
             if objects is not None and all(_keeps_states(one, program, objects) for one in objects):
-                program = redefine(program, each.name, objects)
+                program = redefine(program, obj.name, objects)
     return program
 
 
@@ -112,7 +112,7 @@ class _Side:
             self.rows.name, domain, keys, tuple(self.reductions), fields, where, None, strict=True
         )
         scope, types = result_scope(body, self.rows), result_types(body, self.rows)
-        schema = pa.schema([pa.field(each.name, type_of(each.expr, scope, types)) for each in fields])
+        schema = pa.schema([pa.field(column.name, type_of(column.expr, scope, types)) for column in fields])
         return ir.Object(f"{this.name}.{self.name}", body, schema, this.time)
 
 
@@ -132,7 +132,7 @@ class _Fusion:
     def of(this: ir.Object, body: ir.Reduce, join: Join, rows: tuple[ir.Object, ir.Object]) -> _Fusion | None:
         keys = [one for one, _ in join.on], [other for _, other in join.on]
         sides = _Side("left", rows[0], keys[0]), _Side("right", rows[1], keys[1])
-        columns = {each.name: each.expr.name for each in join.fields if isinstance(each.expr, Column)}
+        columns = {column.name: column.expr.name for column in join.fields if isinstance(column.expr, Column)}
         return _Fusion(this, body, join, sides, columns)
 
     def objects(self, join: ir.Object) -> list[ir.Object] | None:
@@ -140,7 +140,7 @@ class _Fusion:
         if not (self._filter() and self._group()):
             return None
         whole = self._groups_are_keys()
-        values = [self._value(each, whole) for each in self.body.reductions]
+        values = [self._value(reduction, whole) for reduction in self.body.reductions]
         if any(each is None for each in values):
             return None
         pairing = self.join.pairing
@@ -189,7 +189,7 @@ class _Fusion:
 
     def _groups_are_keys(self) -> bool:
         """Return whether each group has at most one pre-aggregated row per side."""
-        named = {each.expr.name for each in self.groups if isinstance(each.expr, Column)}
+        named = {group.expr.name for group in self.groups if isinstance(group.expr, Column)}
         own = [{side.key(name) for name in side.keys} for side in self.sides]
         mine, its = ([side.key(name) for name in side.keys[: len(self.join.on)]] for side in self.sides)
         same = {one: other for one, other in zip(mine, its, strict=True) if one in named or other in named}
@@ -223,7 +223,7 @@ class _Fusion:
             return None
         exprs = [*reduction.args, *(() if reduction.where is None else (reduction.where,))]
         for place in (0, 1):
-            found = [self._own(each, place) for each in exprs]
+            found = [self._own(operand, place) for operand in exprs]
             over = [each[1] for each in found if each is not None]
             if len(over) == len(exprs):
                 args = tuple(over[: len(reduction.args)])
@@ -288,8 +288,8 @@ class _Fusion:
     def _result(self, met: ir.Object, values: list[Expr]) -> ir.Object:
         """Compute the fields over the joined states."""
         fields = tuple(
-            Field(each.name, self._typed(each, self._over(each.expr, values), met))
-            for each in self.body.fields
+            Field(column.name, self._typed(column, self._over(column.expr, values), met))
+            for column in self.body.fields
         )
         having = None if self.body.having is None else self._over(self.body.having, values)
         return replace(self.this, body=ir.Samples(met.name, having, fields))
@@ -299,7 +299,7 @@ class _Fusion:
         return expr if type_of(expr, met.schema) == wanted else Cast(expr, wanted)
 
     def _over(self, expr: Expr, values: list[Expr]) -> Expr:
-        known = {each.name: each.expr for each in self.groups}
+        known = {group.name: group.expr for group in self.groups}
 
         def rule(node: Expr) -> Expr:
             match node:
@@ -318,7 +318,7 @@ class _Fusion:
         def rule(node: Expr) -> Expr:
             return values[node.index] if isinstance(node, Reduced) else node
 
-        fields = tuple(Field(each.name, ex.rewrite(each.expr, rule)) for each in self.body.fields)
+        fields = tuple(Field(column.name, ex.rewrite(column.expr, rule)) for column in self.body.fields)
         having = None if self.body.having is None else ex.rewrite(self.body.having, rule)
         groups, reductions = tuple(self.groups), tuple(self.reductions)
         body = ir.Reduce(met.name, CarriedWindow(), groups, reductions, fields, None, having)

@@ -14,11 +14,11 @@ program by more than `GROWTH` nodes.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Container, Iterable
 from dataclasses import replace
 
-from penstock.analysis.graph import readers, redefine
+from penstock.analysis.graph import Redefinitions, without_unread
 from penstock.analysis.predicates import then
 from penstock.analysis.substitution import (
     Definitions,
@@ -28,7 +28,7 @@ from penstock.analysis.substitution import (
     inlined_reduction,
 )
 from penstock.analysis.totality import is_total
-from penstock.expr.nodes import Column, Expr, Field, Literal, columns_of, walk
+from penstock.expr.nodes import Column, Expr, Field, Literal, columns_of, occurrences
 from penstock.ir.nodes import Attach, Merge, Object, Program, Reduce, Reduction, Samples
 from penstock.ir.scope import result_scope, result_types
 from penstock.types.time import Time
@@ -38,46 +38,49 @@ GROWTH = 32
 
 
 def fuse_samples(program: Program) -> Program:
-    """Fuse until no fusion applies."""
-    while (fused := _step(program)) is not None:
-        program = fused
-    return program
+    """Fuse each object with its sources until none is left to fuse with; sources are complete before their readers."""
+    graph = Redefinitions(program)
+    windowed = {obj.body.source for obj in program.objects if isinstance(obj.body, Reduce | Attach)}
+    done: list[Object] = []
+    waiting = deque(program.objects)
+    while waiting:
+        this = waiting.popleft()
+        fused = _fused(this, graph, windowed)
+        if fused is None:
+            done.append(this)
+        else:
+            graph.redefine(this, fused)
+            waiting.extendleft(reversed(fused))
+    return without_unread(Program(tuple(done), program.output))
 
 
-def _step(program: Program) -> Program | None:
-    for each in program.objects:
-        fused = _fused(each, program)
-        if fused is not None:
-            return redefine(program, each.name, fused)
-    return None
-
-
-def _fused(this: Object, program: Program) -> tuple[Object, ...] | None:
+def _fused(this: Object, graph: Redefinitions, windowed: Container[str]) -> tuple[Object, ...] | None:
     """Redefine an object without its source; None if fusion does not pay or is not sound."""
     match this.body:
         case Samples(source=source) as body:
-            return _fused_samples(this, body, program[source], program)
+            return _fused_samples(this, body, graph, feeds_window=this.name in windowed)
         case Reduce(source=source) | Attach(source=source):
-            before = program[source]
-            if isinstance(before.body, Samples) and _affordable(this, before, program):
-                return _into_window(this, this.body, before, program[before.body.source])
+            before = graph[source]
+            if isinstance(before.body, Samples) and _affordable(this, before, graph):
+                return _into_window(this, this.body, before, graph[before.body.source])
     return None
 
 
 def _fused_samples(
-    this: Object, body: Samples, before: Object, program: Program
+    this: Object, body: Samples, graph: Redefinitions, *, feeds_window: bool
 ) -> tuple[Object, ...] | None:
-    if not _affordable(this, before, program):
+    before = graph[body.source]
+    if not _affordable(this, before, graph):
         return None
     match before.body:
         case Samples():
-            return _after_samples(this, body, before.body, program[before.body.source])
+            return _after_samples(this, body, before.body, graph[before.body.source])
         case Reduce():
-            return _after_reduce(this, body, before, program[before.body.source])
+            return _after_reduce(this, body, before, graph[before.body.source])
         case Attach():
             return _after_attach(this, body, before)
-        case Merge():
-            return _into_branches(this, body, before, program)
+        case Merge() if not feeds_window:  # a window absorbs the expression once
+            return _into_branches(this, body, before, graph)
         case _:
             return None
 
@@ -108,7 +111,7 @@ def _into_window(
         body,
         source=samples.source,
         keys=inlined_fields(body.keys, known),
-        reductions=tuple(inlined_reduction(each, known) for each in body.reductions),
+        reductions=tuple(inlined_reduction(reduction, known) for reduction in body.reductions),
         where=then(samples.where, where, total=total),
     )
     if isinstance(fused, Attach):
@@ -144,34 +147,27 @@ def _after_attach(this: Object, body: Samples, before: Object) -> tuple[Object, 
 
 
 def _into_branches(
-    this: Object, body: Samples, before: Object, program: Program
+    this: Object, body: Samples, before: Object, graph: Redefinitions
 ) -> tuple[Object, ...] | None:
     """Push a projection into each branch of a union that can absorb it."""
     merge = before.body
     assert isinstance(merge, Merge)
-    branches = [program[name] for name in merge.sources]
-    if not _same_time(this, body, before) or _feeds_window(this, program):
+    branches = [graph[name] for name in merge.sources]
+    if not _same_time(this, body, before):
         return None
-    if not any(isinstance(each.body, Samples | Reduce) for each in branches):
+    if not any(isinstance(branch.body, Samples | Reduce) for branch in branches):
         return None
     if _size_of(body) * (len(branches) - 1) > GROWTH:
         return None
     pushed = tuple(
-        Object(f"{this.name}_{index}", replace(body, source=each.name), this.schema, _renamed(each, this))
-        for index, each in enumerate(branches)
+        Object(f"{this.name}_{index}", replace(body, source=branch.name), this.schema, _renamed(branch, this))
+        for index, branch in enumerate(branches)
     )
     return (*pushed, replace(this, body=Merge(tuple(each.name for each in pushed))))
 
 
 def _renamed(branch: Object, this: Object) -> Time:
     return replace(branch.time, column=this.time.column)
-
-
-def _feeds_window(this: Object, program: Program) -> bool:
-    """Return whether a window reads the object: it will absorb the expression once."""
-    return any(
-        isinstance(each.body, Reduce | Attach) and each.body.source == this.name for each in program.objects
-    )
 
 
 # --- soundness --------------------------------------------------------------------------------------
@@ -209,12 +205,12 @@ def _carried(body: Reduce | Attach) -> bool:
 # --- cost -------------------------------------------------------------------------------------------
 
 
-def _affordable(this: Object, before: Object, program: Program) -> bool:
+def _affordable(this: Object, before: Object, graph: Redefinitions) -> bool:
     """Return whether fusion duplicates few nodes and no reduction."""
-    others = readers(program)[before.name] - 1
+    others = graph.readers[before.name] - 1
     match before.body:
         case Samples() as body:
-            return _growth(this, body.fields) + others * _size_of(body) <= GROWTH
+            return _growth(this, body.fields) + (others and others * _size_of(body)) <= GROWTH
         case Reduce(fields=fields) | Attach(fields=fields):
             return others == 0 and _growth(this, fields) <= GROWTH
         case _:
@@ -223,28 +219,28 @@ def _affordable(this: Object, before: Object, program: Program) -> bool:
 
 def _growth(this: Object, fields: tuple[Field, ...]) -> int:
     """Count the nodes duplicated because a column is referenced more than once."""
-    uses = Counter(
-        node.name for expr in _expressions(this) for node in walk(expr) if isinstance(node, Column)
-    )
-    sizes = {each.name: _size(each.expr) for each in fields}
-    return sum((count - 1) * sizes.get(name, 0) for name, count in uses.items())
+    uses: Counter[str] = Counter()
+    for node, count in occurrences(*_expressions(this)):
+        if isinstance(node, Column):
+            uses[node.name] += count
+    return sum((uses[field.name] - 1) * _size(field.expr) for field in fields if uses[field.name] > 1)
 
 
 def _expressions(this: Object) -> Iterable[Expr]:
     match this.body:
         case Samples(where=where, fields=fields):
-            return (*(each.expr for each in fields), *_given(where))
+            return (*(field.expr for field in fields), *_given(where))
         case Reduce(keys=keys, reductions=reductions, where=where):
-            return (*(each.expr for each in keys), *_arguments(reductions), *_given(where))
+            return (*(key.expr for key in keys), *_arguments(reductions), *_given(where))
         case Attach(keys=keys, reductions=reductions, where=where, fields=fields):
-            named = (each.expr for each in (*keys, *fields))
+            named = (key.expr for key in (*keys, *fields))
             return (*named, *_arguments(reductions), *_given(where))
         case _:
             return ()
 
 
 def _arguments(reductions: tuple[Reduction, ...]) -> Iterable[Expr]:
-    return (expr for each in reductions for expr in (*each.args, *_given(each.where)))
+    return (expr for reduction in reductions for expr in (*reduction.args, *_given(reduction.where)))
 
 
 def _given(expr: Expr | None) -> tuple[Expr, ...]:
@@ -252,9 +248,11 @@ def _given(expr: Expr | None) -> tuple[Expr, ...]:
 
 
 def _size_of(body: Samples) -> int:
-    return sum(_size(expr) for expr in (*(each.expr for each in body.fields), *_given(body.where)))
+    return sum(_size(expr) for expr in (*(field.expr for field in body.fields), *_given(body.where)))
 
 
 def _size(expr: Expr) -> int:
     """Count the nodes that compute something: columns and constants cost nothing."""
-    return sum(not isinstance(node, Column | Literal) for node in walk(expr))
+    if isinstance(expr, Column | Literal):
+        return 0
+    return sum(count for node, count in occurrences(expr) if not isinstance(node, Column | Literal))

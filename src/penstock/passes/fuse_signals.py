@@ -59,14 +59,14 @@ def fuse_signals(program: ir.Program) -> ir.Program:
 def fused(program: Program) -> Program:
     """Fuse expressions into their readers, from the inputs to the output."""
     uses = _uses(program)
-    schemas = {each.name: each.schema for each in program.objects}
-    bodies = {each.name: each.body for each in program.objects}
-    for each in program.objects:
-        marked = _marks_matter(each, program, schemas)
-        bodies[each.name] = _reducing(each.body, bodies, schemas, marked=marked)
-    for each in program.objects:
-        bodies[each.name] = _fused(bodies[each.name], bodies, uses, schemas)
-    objects = tuple(replace(each, body=bodies[each.name]) for each in program.objects)
+    schemas = {obj.name: obj.schema for obj in program.objects}
+    bodies = {obj.name: obj.body for obj in program.objects}
+    for obj in program.objects:
+        marked = _marks_matter(obj, program, schemas)
+        bodies[obj.name] = _reducing(obj.body, bodies, schemas, marked=marked)
+    for obj in program.objects:
+        bodies[obj.name] = _fused(bodies[obj.name], bodies, uses, schemas)
+    objects = tuple(replace(obj, body=bodies[obj.name]) for obj in program.objects)
     made = without_unread(replace(program, objects=objects))
     return made if len(made.objects) == len(program.objects) else fused(made)
 
@@ -74,17 +74,17 @@ def fused(program: Program) -> Program:
 def without_unread(program: Program) -> Program:
     """Drop the objects the output does not depend on."""
     wanted = {program.output}
-    for each in reversed(program.objects):
-        if each.name in wanted:
-            wanted.update(sources_of(each.body))
-    return replace(program, objects=tuple(each for each in program.objects if each.name in wanted))
+    for obj in reversed(program.objects):
+        if obj.name in wanted:
+            wanted.update(sources_of(obj.body))
+    return replace(program, objects=tuple(obj for obj in program.objects if obj.name in wanted))
 
 
 def _reducing(body: Body, bodies: dict[str, Body], schemas: Schemas, *, marked: bool) -> Body:
     """Redirect reductions to the sources of their source expressions, before expressions are fused."""
     if not isinstance(body, Expression | Feedback):
         return body
-    made = tuple(_over_source(each, bodies, schemas, marked=marked) for each in body.reductions)
+    made = tuple(_over_source(reduction, bodies, schemas, marked=marked) for reduction in body.reductions)
     return replace(body, reductions=made)
 
 
@@ -115,8 +115,8 @@ def _fused(body: Body, bodies: dict[str, Body], uses: Counter[str], schemas: Sch
 def _uses(program: Program) -> Counter[str]:
     """Count the instants at which each object is read; reductions and the output count as one read each."""
     instants: Counter[str] = Counter([program.output])
-    for each in program.objects:
-        match each.body:
+    for obj in program.objects:
+        match obj.body:
             case (
                 Expression(accesses=accesses, reductions=reductions)
                 | Feedback(accesses=accesses, reductions=reductions)
@@ -129,12 +129,12 @@ def _uses(program: Program) -> Counter[str]:
 
 
 def _affordable(body: Expression, uses: int) -> bool:
-    size = sum(1 for each in body.fields for _ in ex.walk(each.expr))
+    size = sum(count for _, count in ex.occurrences(*(field.expr for field in body.fields)))
     return uses <= 1 or (not body.reductions and size <= CHEAP)
 
 
 def _opaque(body: Expression) -> Expression:
-    return replace(body, fields=tuple(ex.Field(each.name, opaque(each.expr)) for each in body.fields))
+    return replace(body, fields=tuple(ex.Field(field.name, opaque(field.expr)) for field in body.fields))
 
 
 # --- fusion into reductions -----------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def _over_source(
     # A window with undefined samples only does not begin the object and is not a mark.
     if not strict and marked and isinstance(over.span, Window | Per):
         return over
-    known = {each.name: opaque(_named(each.expr)) for each in body.fields}
+    known = {field.name: opaque(_named(field.expr)) for field in body.fields}
     args = tuple(ex.substitute(arg, known) for arg in over.args)
     where = None if over.where is None else ex.substitute(over.where, known)
     if not strict and not _skips_nulls(over):
@@ -198,8 +198,8 @@ def _there(known: dict[str, ex.Expr]) -> ex.Expr:
     """Return the predicate that one of the columns is not null."""
     several: list[ex.Expr] = [ex.Call("is_not_null", (expr,)) for expr in known.values()]
     whole = several[0]
-    for each in several[1:]:
-        whole = ex.Call("or", (whole, each))
+    for reduction in several[1:]:
+        whole = ex.Call("or", (whole, reduction))
     return whole
 
 

@@ -43,8 +43,15 @@ def optimise(
     for name, run in PASSES:
         if name in off:
             continue
-        program = run(program)
-        verify(program)
+        before, program = program, _keeping(program, run(program))
+        verify(program, before)
         if trace is not None:
             trace.append((name, program))
     return program
+
+
+def _keeping(before: Program, after: Program) -> Program:
+    """Keep the objects that a pass left as they were, so that they are not verified again."""
+    kept = {obj.name: obj for obj in before.objects}
+    objects = tuple(kept[obj.name] if kept.get(obj.name) == obj else obj for obj in after.objects)
+    return Program(objects, after.output)

@@ -55,11 +55,11 @@ def prune_columns(program: Program) -> Program:
 def _narrowed(program: Program) -> Program:
     """Visit objects from the output to the inputs, so that the needs of all readers are known at each object."""
     ordered = _depends_on_order(program)
-    wanted = {each.name: _NONE for each in program.objects}
+    wanted = {obj.name: _NONE for obj in program.objects}
     wanted[program.output] = frozenset(program[program.output].schema.names)
     objects: list[Object] = []
-    for each in reversed(program.objects):
-        narrow = _narrow(each, wanted[each.name] | _own_needs(each, ordered=ordered), ordered=ordered)
+    for obj in reversed(program.objects):
+        narrow = _narrow(obj, wanted[obj.name] | _own_needs(obj, ordered=ordered), ordered=ordered)
         objects.append(narrow)
         for source in sources_of(narrow.body):
             wanted[source] |= _needs(narrow, program[source])
@@ -70,10 +70,10 @@ def _whole_samples(program: Program) -> Program:
     """Give objects that select whole samples (Distinct, Top) the columns of their narrowed source."""
     schemas: dict[str, pa.Schema] = {}
     objects: list[Object] = []
-    for each in program.objects:
-        chooses = isinstance(each.body, Distinct | Top)
-        schemas[each.name] = schemas[sources_of(each.body)[0]] if chooses else each.schema
-        objects.append(replace(each, schema=schemas[each.name]))
+    for obj in program.objects:
+        chooses = isinstance(obj.body, Distinct | Top)
+        schemas[obj.name] = schemas[sources_of(obj.body)[0]] if chooses else obj.schema
+        objects.append(replace(obj, schema=schemas[obj.name]))
     return Program(tuple(objects), program.output)
 
 
@@ -95,7 +95,8 @@ def _own_needs(this: Object, *, ordered: bool) -> frozenset[str]:
 
 
 def _narrow(this: Object, wanted: frozenset[str], *, ordered: bool) -> Object:
-    schema = pa.schema([each for each in this.schema if each.name in wanted])
+    whole = wanted.issuperset(this.schema.names)
+    schema = this.schema if whole else pa.schema([field for field in this.schema if field.name in wanted])
     match this.body:
         case Samples() as body:
             return replace(this, body=replace(body, fields=_wanted(body.fields, wanted)), schema=schema)
@@ -114,23 +115,23 @@ def _narrow(this: Object, wanted: frozenset[str], *, ordered: bool) -> Object:
 
 
 def _wanted(fields: tuple[Field, ...], wanted: frozenset[str]) -> tuple[Field, ...]:
-    return tuple(each for each in fields if each.name in wanted)
+    return tuple(field for field in fields if field.name in wanted)
 
 
 def _needs(this: Object, source: Object) -> frozenset[str]:
     """Return the columns that a narrowed object reads from one of its sources."""
     match this.body:
         case Samples(where=where, fields=fields):
-            return _read(where, *(each.expr for each in fields))
+            return _read(where, *(field.expr for field in fields))
         case Reduce() as body:
             return _window_needs(body, source)
         case Attach() as body:
-            fields_read = _read(*(each.expr for each in body.fields))
+            fields_read = _read(*(field.expr for field in body.fields))
             return _window_needs(body, source) | (
                 fields_read if _carried(body) else fields_read - {*WINDOW_BOUNDS}
             )
         case Lookback() as body:
-            return _window_needs(body, source) | _read(*(each.expr for each in body.fields))
+            return _window_needs(body, source) | _read(*(field.expr for field in body.fields))
         case Apply():
             return frozenset(source.schema.names)
         case Signals() as body:
@@ -144,7 +145,7 @@ def _needs(this: Object, source: Object) -> frozenset[str]:
 def sampled_columns(body: Signals, source: Object) -> frozenset[str]:
     """Return the columns of a source that signals sample."""
     places = {str(place) for place, name in enumerate(body.sources) if name == source.name}
-    taken = [each.body for each in body.program.objects if isinstance(each.body, Sampled)]
+    taken = [obj.body for obj in body.program.objects if isinstance(obj.body, Sampled)]
     return frozenset({source.time.column}).union(
         *(read_columns(each) for each in taken if each.input in places)
     )
@@ -161,9 +162,11 @@ def _join_needs(body: Joined, source: Object) -> frozenset[str]:
 
 
 def _side_needs(body: Joined, side: int, prefix: str) -> frozenset[str]:
-    fields = _read(*(each.expr for each in body.fields))
+    fields = _read(*(field.expr for field in body.fields))
     if isinstance(body, RollingJoin):
-        return _NONE.union(*(_reduction_needs(each) for each in body.reductions)) if side else fields
+        return (
+            _NONE.union(*(_reduction_needs(reduction) for reduction in body.reductions)) if side else fields
+        )
     where = _read(body.where) if isinstance(body, Join) else _NONE
     carried = isinstance(body, Join) and body.pairing == InWindow(CarriedWindow(), CarriedWindow())
     own = {name.removeprefix(prefix) for name in fields | where if name.startswith(prefix)}
@@ -171,11 +174,11 @@ def _side_needs(body: Joined, side: int, prefix: str) -> frozenset[str]:
 
 
 def _window_needs(body: Windowed, source: Object) -> frozenset[str]:
-    keys = _read(body.where, *(each.expr for each in body.keys))
+    keys = _read(body.where, *(key.expr for key in body.keys))
     bounds = (
         {*WINDOW_BOUNDS} | _order_needs(body, source) if _carried(body) else frozenset({source.time.column})
     )
-    return keys.union(bounds, *(_reduction_needs(each) for each in body.reductions))
+    return keys.union(bounds, *(_reduction_needs(reduction) for reduction in body.reductions))
 
 
 def _reduction_needs(reduction: Reduction) -> frozenset[str]:
@@ -192,36 +195,37 @@ def _carried(body: Windowed) -> bool:
 
 
 def _read(*exprs: Expr | None) -> frozenset[str]:
-    return _NONE.union(*(columns_of(each) for each in exprs if each is not None))
+    return _NONE.union(*(columns_of(operand) for operand in exprs if operand is not None))
 
 
 def _depends_on_order(program: Program) -> bool:
     """Return whether a result, or the order of its rows, can depend on the order of rows of equal time."""
-    return any(sees_order(each.body) for each in program.objects) or _order_is_given(program.output, program)
+    return any(sees_order(obj.body) for obj in program.objects) or _order_is_given(program.output, program)
 
 
 def _order_is_given(name: str, program: Program) -> bool:
     """Return whether results are in row order: those of look-backs and joins, through operators that keep the order."""
-    match program[name].body:
-        case Lookback() | RollingJoin() | Join():
-            return True
-        case Samples() | Merge() | Distinct() | Top() as body:
-            return any(_order_is_given(source, program) for source in sources_of(body))
-        case _:
-            return False
+    reached = {name}
+    for obj in reversed(program.objects):
+        match obj.body:
+            case Lookback() | RollingJoin() | Join() if obj.name in reached:
+                return True
+            case Samples() | Merge() | Distinct() | Top() if obj.name in reached:
+                reached.update(sources_of(obj.body))
+    return False
 
 
 def _aligned(program: Program) -> Program:
     """Give every source of a union the same columns, if a source keeps more for another reader."""
     objects: list[Object] = []
-    for each in program.objects:
-        match each.body:
+    for obj in program.objects:
+        match obj.body:
             case Merge(sources=sources):
-                branches = [_branch(each, index, program[name]) for index, name in enumerate(sources)]
+                branches = [_branch(obj, index, program[name]) for index, name in enumerate(sources)]
                 objects.extend(branch for branch in branches if branch.name not in sources)
-                objects.append(replace(each, body=Merge(tuple(branch.name for branch in branches))))
+                objects.append(replace(obj, body=Merge(tuple(branch.name for branch in branches))))
             case _:
-                objects.append(each)
+                objects.append(obj)
     return Program(tuple(objects), program.output)
 
 
@@ -240,27 +244,27 @@ def _without_identities(program: Program) -> Program:
     """Redirect the readers of an object that duplicates its source to that source."""
     whole = {program.output} | {
         name
-        for each in program.objects
-        if isinstance(each.body, Distinct | Top)
-        for name in sources_of(each.body)
+        for obj in program.objects
+        if isinstance(obj.body, Distinct | Top)
+        for name in sources_of(obj.body)
     }
     instead: dict[str, str] = {}
-    objects: list[Object] = []
-    for each in program.objects:
-        moved = replace(each, body=_redirected(each.body, instead))
-        before = next((made for made in objects if made.name in sources_of(moved.body)), None)
-        if before is not None and _repeats(moved, before, whole=each.name in whole):
-            instead[each.name] = before.name
+    objects: dict[str, Object] = {}
+    for obj in program.objects:
+        moved = replace(obj, body=_redirected(obj.body, instead))
+        sources = sources_of(moved.body)
+        if len(sources) == 1 and _repeats(moved, objects[sources[0]], whole=obj.name in whole):
+            instead[obj.name] = sources[0]
         else:
-            objects.append(moved)
-    return without_unread(Program(tuple(objects), instead.get(program.output, program.output)))
+            objects[obj.name] = moved
+    return without_unread(Program(tuple(objects.values()), instead.get(program.output, program.output)))
 
 
 def _repeats(this: Object, before: Object, *, whole: bool) -> bool:
     """Return whether an object has the samples of another, and also the same columns if `whole`."""
     match this.body:
         case Samples(where=None, fields=fields):
-            same = all(each.expr == Column(each.name) for each in fields)
+            same = all(field.expr == Column(field.name) for field in fields)
         case Merge(sources=(_,)):
             same = True
         case _:

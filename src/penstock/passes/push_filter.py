@@ -30,8 +30,8 @@ from penstock.expr.nodes import (
     Field,
     IsIn,
     Reduced,
-    children,
     columns_of,
+    fold,
     substitute,
     walk,
 )
@@ -51,8 +51,8 @@ def push_filter(program: Program) -> Program:
 
 
 def _step(program: Program) -> Program | None:
-    for each in program.objects:
-        pushed = _pushed(each, program)
+    for obj in program.objects:
+        pushed = _pushed(obj, program)
         if pushed is not None:
             return pushed
     return None
@@ -83,7 +83,7 @@ def _below_having(this: Object, body: Reduce, having: Expr, program: Program) ->
 def _below_source(this: Object, body: Samples, where: Expr, program: Program) -> Program | None:
     """Move conjuncts of a filter below the window or distinct before it."""
     before = program[body.source]
-    if readers(program)[before.name] > 1:
+    if not isinstance(before.body, Reduce | Attach | Distinct) or readers(program)[before.name] > 1:
         return None
     match before.body:
         case Reduce() | Attach():
@@ -124,7 +124,7 @@ def _below_distinct(
 
 
 def _fresh(name: str, program: Program) -> str:
-    taken = {each.name for each in program.objects}
+    taken = {obj.name for obj in program.objects}
     while name in taken:
         name += "_"
     return name
@@ -153,7 +153,7 @@ def _visible(body: Reduce | Attach) -> Definitions:
             if isinstance(body.domain, CarriedWindow)
             else {n: e for n, e in keys.items() if n not in WINDOW_BOUNDS}
         )
-    found = {each.name: keys.get(each.expr.name) for each in body.fields if isinstance(each.expr, Column)}
+    found = {field.name: keys.get(field.expr.name) for field in body.fields if isinstance(field.expr, Column)}
     return {name: expr for name, expr in found.items() if expr is not None}
 
 
@@ -186,12 +186,16 @@ def _reads_reduction(expr: Expr) -> bool:
 
 def _blind_to_zero(expr: Expr, floats: set[str]) -> bool:
     """Return whether float keys are only compared: comparisons treat 0.0 and -0.0 as equal."""
+    return fold(expr, lambda node, below: _is_blind(node, below, floats))
+
+
+def _is_blind(expr: Expr, below: tuple[bool, ...], floats: set[str]) -> bool:
     match expr:
         case Column(name=name):
             return name not in floats
         case Call(function=function, args=args) if function in _BLIND:
-            return all(isinstance(arg, Column) or _blind_to_zero(arg, floats) for arg in args)
+            return all(isinstance(arg, Column) or blind for arg, blind in zip(args, below, strict=True))
         case IsIn(arg=Column()):
             return True
         case _:
-            return all(_blind_to_zero(child, floats) for child in children(expr))
+            return all(below)

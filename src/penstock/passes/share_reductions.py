@@ -23,7 +23,7 @@ _Body = TypeVar("_Body", bound=Windowed | RollingJoin)
 
 def share_reductions(program: Program) -> Program:
     """Deduplicate the reductions of every windowed object."""
-    return Program(tuple(_compacted(each) for each in program.objects), program.output)
+    return Program(tuple(_compacted(obj) for obj in program.objects), program.output)
 
 
 def _compacted(this: Object) -> Object:
@@ -38,9 +38,10 @@ def compact(body: _Body) -> _Body:
     """Keep the reductions that are read, without duplicates, in their order."""
     exprs = _expressions(body)
     read = {node.index for expr in exprs for node in walk(expr) if isinstance(node, Reduced)}
-    kept = tuple(dict.fromkeys(each for index, each in enumerate(body.reductions) if index in read))
-    numbers = {index: kept.index(body.reductions[index]) for index in read}
-    fields = tuple(Field(each.name, _renumbered(each.expr, numbers)) for each in body.fields)
+    kept = tuple(dict.fromkeys(reduction for index, reduction in enumerate(body.reductions) if index in read))
+    places = {each: place for place, each in enumerate(kept)}
+    numbers = {index: places[body.reductions[index]] for index in read}
+    fields = tuple(Field(field.name, _renumbered(field.expr, numbers)) for field in body.fields)
     return _with_reductions(body, kept, fields, numbers)
 
 
@@ -54,7 +55,7 @@ def _with_reductions(
 
 def _expressions(body: Windowed | RollingJoin) -> tuple[Expr, ...]:
     having = body.having if isinstance(body, Reduce) else None
-    return (*(each.expr for each in body.fields), *(() if having is None else (having,)))
+    return (*(field.expr for field in body.fields), *(() if having is None else (having,)))
 
 
 def _renumbered(expr: Expr, numbers: dict[int, int]) -> Expr:

@@ -28,11 +28,11 @@ def shared(program: Program) -> Program:
     instead = {name: name for name in program.inputs}
     known: dict[Body, str] = {}
     objects: list[Object] = []
-    for each in program.objects:
-        body = renamed(each.body, instead)
+    for obj in program.objects:
+        body = renamed(obj.body, instead)
         if isinstance(body, Expression):
             body = composed(body, {})  # merges equal accesses and reductions
-        instead[each.name] = known.setdefault(body, each.name)
-        if instead[each.name] == each.name:
-            objects.append(replace(each, body=body))
+        instead[obj.name] = known.setdefault(body, obj.name)
+        if instead[obj.name] == obj.name:
+            objects.append(replace(obj, body=body))
     return without_unread(replace(program, objects=tuple(objects), output=instead[program.output]))

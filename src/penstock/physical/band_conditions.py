@@ -97,7 +97,7 @@ def _bound(one: ex.Expr, other: ex.Expr, sides: tuple[pa.Schema, pa.Schema]) -> 
 
 def _over(expr: ex.Expr, side: int) -> ex.Expr | None:
     """Rewrite an expression of a pair over the columns of one side; None if it reads none of them or any other."""
-    read = [own_column(each) for each in ex.columns_of(expr)]
+    read = [own_column(column) for column in ex.columns_of(expr)]
     if not read or any(where != side for where, _ in read):
         return None
     of_pair = (left_column, right_column)[side]
@@ -118,6 +118,8 @@ def _alike(first: pa.DataType, second: pa.DataType) -> bool:
 def bounds_of(band: Band, side: int, rows: pa.Schema) -> tuple[Rows, pa.Schema]:
     """The bounds of one side as columns of its rows: the lower bounds, then the upper ones."""
     bounds = (*band.lower, *band.upper)
-    exprs = [each.right if side else each.left for each in bounds]
-    fields = tuple(ex.Field(f"bound{place}", each) for place, each in enumerate(exprs))
-    return Rows((), fields), pa.schema([pa.field(each.name, type_of(each.expr, rows)) for each in fields])
+    exprs = [bound.right if side else bound.left for bound in bounds]
+    fields = tuple(ex.Field(f"bound{place}", operand) for place, operand in enumerate(exprs))
+    return Rows((), fields), pa.schema(
+        [pa.field(column.name, type_of(column.expr, rows)) for column in fields]
+    )

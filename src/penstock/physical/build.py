@@ -25,14 +25,14 @@ from penstock.physical.choose_algorithm import Choice as AlgorithmChoice
 from penstock.physical.choose_algorithm import choices, preferred
 from penstock.physical.choose_states import STATES, keyed_states, may_hold_states
 from penstock.physical.settings import POSITIONAL_SIGNALS, Settings
-from penstock.physical.split_joins import result_columns, spell_rolling
+from penstock.physical.split_joins import result_columns, split_rolling
 from penstock.physical.split_results import fits_emission, split_results
 from penstock.physical.split_windows import (
-    Spelled,
-    behind_rows,
-    behind_windows,
+    SplitWindow,
     columns_kept,
-    spell,
+    fields_over_rows,
+    fields_over_windows,
+    split_window,
     without_time,
 )
 from penstock.physical.verify import verify
@@ -153,7 +153,7 @@ class _Builder:
         body = this.body
         assert isinstance(body, ir.Reduce | ir.Attach | ir.Apply | ir.Lookback)
         source = self.program[body.source]
-        made = spell(this, source, columns_kept(this, source))
+        made = split_window(this, source, columns_kept(this, source))
         if _leaves_time_out(body, source, made):
             ready = self._rows(
                 made.ready.name, without_time(made), source, replace(made.ready, time=source.time)
@@ -165,13 +165,13 @@ class _Builder:
             return [ready, self._sorted_windows(this, this, body, made, output)]
         chosen = self.algorithms.get(this.name, ())
         if isinstance(body, ir.Reduce):
-            plain, after = behind_windows(this, body, made)
+            plain, after = fields_over_windows(this, body, made)
             windows = self._sorted_windows(this, plain, body, made, "aggregate")
         elif isinstance(body, ir.Attach):
-            plain, after = behind_rows(this, body, made)
+            plain, after = fields_over_rows(this, body, made)
             windows = self._sorted_windows(this, plain, body, made, "attach")
         else:
-            plain, after = behind_rows(this, body, made)
+            plain, after = fields_over_rows(this, body, made)
             reductions = choose_window.reductions_over_columns(made.reductions, chosen)
             held = self._held(body)
             op = ph.LookBack(body.spans, made.keys, reductions, held.taken)  # type: ignore[arg-type]
@@ -183,7 +183,7 @@ class _Builder:
         this: ir.Object,
         result: ir.Object,
         body: ir.Reduce | ir.Attach | ir.Apply,
-        made: Spelled,
+        made: SplitWindow,
         output: Literal["aggregate", "attach"] | ph.Apply,
     ) -> ph.Node:
         chosen, held = self.algorithms.get(this.name, ()), self._held(body)
@@ -252,7 +252,7 @@ class _Builder:
 
     def _rolling_join(self, this: ir.Object, body: jn.RollingJoin) -> list[ph.Node]:
         left, right = self.program[body.left], self.program[body.right]
-        made, chosen = spell_rolling(this, body, left, right), self.algorithms.get(this.name, ())
+        made, chosen = split_rolling(this, body, left, right), self.algorithms.get(this.name, ())
         reductions = choose_window.reductions_over_columns(made.reductions, chosen)
         around = ph.Around(body.within.lo, body.within.hi, reductions)
         op = self._lazy_join(around, body.on, "ranges", ())
@@ -268,7 +268,7 @@ class _Builder:
     def _signals(self, this: ir.Object, body: ir.Signals) -> ph.Node:
         inputs = [(self.program[name].schema, self.program[name].time) for name in body.sources]
         chosen = choose_signals.algorithms(body.program, self.settings.aggregator)
-        algorithms = tuple(tuple(each.algorithm for each in several) for several in chosen)
+        algorithms = tuple(tuple(reduction.algorithm for reduction in several) for several in chosen)
         off = POSITIONAL_SIGNALS in self.settings.off
         obstacle = "switched off" if off else why_not(body.program, inputs)
         op = ph.Signals(body.program, "change-to-change" if obstacle else "positional", algorithms)
@@ -312,16 +312,16 @@ def _needs_stored_time(this: ir.Object, program: ir.Program) -> bool:
 
     Kernels compute an implied time from row numbers.
     """
-    readers = [each.body for each in program.objects if this.name in ir.sources_of(each.body)]
+    readers = [obj.body for obj in program.objects if this.name in ir.sources_of(obj.body)]
     return program.output == this.name or any(
         isinstance(body, ir.Merge | ir.Distinct | ir.Top | jn.Join | jn.Asof | jn.RollingJoin)
         for body in readers
     )
 
 
-def _leaves_time_out(body: ir.Body, source: ir.Object, made: Spelled) -> bool:
+def _leaves_time_out(body: ir.Body, source: ir.Object, made: SplitWindow) -> bool:
     """Return whether sorted windows need no column of times: they follow from row numbers, and few are read."""
-    read = {name for each in made.reductions for name in (*each.args, each.where)}
+    read = {name for reduction in made.reductions for name in (*reduction.args, reduction.where)}
     return (
         isinstance(body, ir.Reduce)
         and regular(body)

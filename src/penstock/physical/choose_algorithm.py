@@ -3,7 +3,7 @@
     ~w1[t] @ size 10s every 1s: ⊕(sum, int), ⊕(max, float)  →  {"w1": (subtract-on-evict, two-stacks)}
 
 The *way* is chosen once per object, for all its reductions: "panes" if all states have a fixed size and merge in any
-order, else "lanes", over sorted rows. The *algorithm* is chosen per reduction:
+order, else "partitions", over sorted rows. The *algorithm* is chosen per reduction:
 
 * `one pane`: a window is one pane, so nothing is merged;
 * `recompute`: compute every window from its panes or rows; for windows with little or no overlap, and for
@@ -49,22 +49,22 @@ def choices(program: Program, force: str | None = None) -> dict[str, tuple[Choic
     `force` names an algorithm to use wherever it is applicable.
     """
     found: dict[str, tuple[Choice, ...]] = {}
-    for each in program.objects:
-        match each.body:
+    for obj in program.objects:
+        match obj.body:
             case Reduce() | Attach() | Lookback() as body:
-                found[each.name] = _chosen(body, program, force)
+                found[obj.name] = _chosen(body, program, force)
             case RollingJoin(right=right, reductions=reductions) as join:
                 facts = [ReductionFacts(reduction, program[right].schema) for reduction in reductions]
-                found[each.name] = tuple(_in_lanes(one, join, force) for one in facts)
+                found[obj.name] = tuple(_over_partitions(one, join, force) for one in facts)
     return found
 
 
 def _chosen(body: Windowed, program: Program, force: str | None) -> tuple[Choice, ...]:
     schema = program[body.source].schema
-    facts = [ReductionFacts(each, schema) for each in body.reductions]
+    facts = [ReductionFacts(reduction, schema) for reduction in body.reductions]
     if isinstance(body, Reduce) and in_panes(body, program):
-        return tuple(_in_panes(each, body.domain, force) for each in facts)
-    return tuple(_in_lanes(each, body, force) for each in facts)
+        return tuple(_in_panes(fact, body.domain, force) for fact in facts)
+    return tuple(_over_partitions(fact, body, force) for fact in facts)
 
 
 # --- the algorithm ------------------------------------------------------------------------------------------
@@ -96,41 +96,43 @@ def _in_panes(facts: ReductionFacts, domain: Window, force: str | None) -> Choic
 
 def over_samples(facts: ReductionFacts, force: str | None = None) -> Choice:
     """Choose the algorithm of a reduction over the samples of a signal, whose spans overlap like look-backs."""
-    return _in_lanes(facts, Lookback("", (), (), (), ()), force)
+    return _over_partitions(facts, Lookback("", (), (), (), ()), force)
 
 
-def _in_lanes(facts: ReductionFacts, body: Windowed | RollingJoin, force: str | None) -> Choice:
+def _over_partitions(facts: ReductionFacts, body: Windowed | RollingJoin, force: str | None) -> Choice:
     if facts.is_ends:
-        return Choice(FRAME_ENDS, "lanes", "the places of a window's first and last row tell it")
+        return Choice(FRAME_ENDS, "partitions", "the places of a window's first and last row tell it")
     if not facts.algebra.commutative and facts.algebra.holistic:
-        return Choice(RECOMPUTE, "lanes", "the result is all values of a window" + _instead(force, RECOMPUTE))
+        return Choice(
+            RECOMPUTE, "partitions", "the result is all values of a window" + _instead(force, RECOMPUTE)
+        )
     if facts.algebra.holistic:
         reason = f"{facts.name} needs the values of a window in order"
-        return Choice(ORDER_STATISTICS, "lanes", reason + _instead(force, ORDER_STATISTICS))
+        return Choice(ORDER_STATISTICS, "partitions", reason + _instead(force, ORDER_STATISTICS))
     if force is None and regular(body) and facts.algebra.associative:
         shared = "neighbours share panes" if overlaps(body) else "each row is read once"
         reason = f"windows of rows without keys lie at regular places: nothing is looked up, {shared}"
-        return Choice(COUNT_SLIDE, "lanes", reason)
+        return Choice(COUNT_SLIDE, "partitions", reason)
     if force is None and not overlaps(body):
-        return Choice(RECOMPUTE, "lanes", "windows do not overlap: each row is read once")
+        return Choice(RECOMPUTE, "partitions", "windows do not overlap: each row is read once")
     if force == RECOMPUTE:
-        return Choice(RECOMPUTE, "lanes", "asked for")
+        return Choice(RECOMPUTE, "partitions", "asked for")
     return _slid(facts, force)
 
 
 def _slid(facts: ReductionFacts, force: str | None) -> Choice:
     obstacle = _obstacle(facts)
     if force != TWO_STACKS and obstacle is None:
-        return _subtracted(facts, "lanes", None, force)
+        return _subtracted(facts, "partitions", None, force)
     if not facts.algebra.associative:
         reason = f"{facts.name} has no merge: its state comes from rows in order"
-        return Choice(RECOMPUTE, "lanes", reason + _instead(force, RECOMPUTE))
+        return Choice(RECOMPUTE, "partitions", reason + _instead(force, RECOMPUTE))
     if force == TWO_STACKS:
-        return Choice(TWO_STACKS, "lanes", "asked for")
+        return Choice(TWO_STACKS, "partitions", "asked for")
     if force is None and facts.has_prefixes:
         reason = f"{facts.name} of floats is the difference of two compensated prefixes, by two stacks where values differ too much in size"
-        return Choice(PREFIX_SUMS, "lanes", reason)
-    return _subtracted(facts, "lanes", obstacle, force)
+        return Choice(PREFIX_SUMS, "partitions", reason)
+    return _subtracted(facts, "partitions", obstacle, force)
 
 
 def _subtracted(facts: ReductionFacts, way: str, obstacle: str | None, force: str | None) -> Choice:

@@ -29,7 +29,8 @@ def reductions_of(this: temporal.Object) -> tuple[temporal.WindowReduction, ...]
 def algorithms(program: temporal.Program, force: str | None) -> tuple[tuple[Choice, ...], ...]:
     """Choose the algorithm of each reduction of each object; `force` names one to use wherever it is applicable."""
     return tuple(
-        tuple(_chosen(each, program, force) for each in reductions_of(this)) for this in program.objects
+        tuple(_chosen(reduction, program, force) for reduction in reductions_of(this))
+        for this in program.objects
     )
 
 

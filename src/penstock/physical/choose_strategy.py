@@ -102,11 +102,11 @@ def possible(program: ir.Program) -> Possible:
     """Return the strategies a program allows."""
     keys = partition_keys(program)
     return Possible(
-        rows=not any(_gathers(each.body) for each in program.objects),
+        rows=not any(_gathers(obj.body) for obj in program.objects),
         slices=slice_borders(program) or _halo(program),
         fragments=_first_windows(program),
         keys=keys.reason if isinstance(keys, Undivided) else keys,
-        ordered=any(sees_order(each.body) for each in program.objects),
+        ordered=any(sees_order(obj.body) for obj in program.objects),
     )
 
 
@@ -219,7 +219,7 @@ def _gathers(body: ir.Body) -> bool:
 
 def _halo(program: ir.Program) -> Halo | str:
     output = program[program.output]
-    if any(_gives_table(each.body) for each in program.objects):
+    if any(_gives_table(obj.body) for obj in program.objects):
         return "rows of a table without a partner are known at the end only"
     if output.time.column not in output.schema.names:
         return "the result has no time"
@@ -234,7 +234,7 @@ def _halo(program: ir.Program) -> Halo | str:
 
 def _grid(program: ir.Program) -> tuple[int, int]:
     """Return the step and an end of a program's windows; (1, 0) if it combines samples in any other way."""
-    match [each.body for each in program.objects if _gathers(each.body)]:
+    match [obj.body for obj in program.objects if _gathers(obj.body)]:
         case [ir.Reduce(domain=TimeWindow(size=size, every=every, offset=offset))]:
             return every, (offset + size) % every
         case _:
@@ -243,9 +243,9 @@ def _grid(program: ir.Program) -> tuple[int, int]:
 
 def _first_windows(program: ir.Program) -> tuple[str, ...] | str:
     """Return the windows that input rows reach first, if all of them are computed in panes, else the reason."""
-    if any(isinstance(each.body, Table) for each in program.objects):
+    if any(isinstance(obj.body, Table) for obj in program.objects):
         return "a table is joined, which would have to travel with every state"
-    first = [each for each in program.objects if _gathers(each.body) and not _behind(each, program)]
+    first = [obj for obj in program.objects if _gathers(obj.body) and not _behind(obj, program)]
     for each in first:
         if not isinstance(each.body, ir.Reduce) or not in_panes(each.body, program):
             return f"~{each.name} needs the rows themselves"
@@ -261,10 +261,10 @@ def _gives_table(body: ir.Body) -> bool:
 def _plain(program: ir.Program) -> frozenset[str]:
     """Return the objects that some rows reach without passing a window."""
     found: set[str] = set()
-    for each in program.objects:
-        sources: Sequence[str] = ir.sources_of(each.body)
-        if isinstance(each.body, ir.Input) or (not _gathers(each.body) and found.intersection(sources)):
-            found.add(each.name)
+    for obj in program.objects:
+        sources: Sequence[str] = ir.sources_of(obj.body)
+        if isinstance(obj.body, ir.Input) or (not _gathers(obj.body) and found.intersection(sources)):
+            found.add(obj.name)
     return frozenset(found)
 
 

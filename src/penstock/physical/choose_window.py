@@ -77,15 +77,15 @@ def reductions_of(
     """The reductions of an object with their algorithms."""
     return tuple(
         Reduction(
-            each.function,
-            each.args,
-            each.where,
-            each.options,
-            result_type(each, schema),
+            reduction.function,
+            reduction.args,
+            reduction.where,
+            reduction.options,
+            result_type(reduction, schema),
             choice.algorithm,
-            each.span,
+            reduction.span,
         )
-        for each, choice in zip(reductions, chosen, strict=True)
+        for reduction, choice in zip(reductions, chosen, strict=True)
     )
 
 
@@ -95,13 +95,13 @@ def reductions_over_columns(
     """The reductions of an object whose arguments and conditions are columns, with their algorithms."""
     return tuple(
         Reduction(
-            each.function,
-            tuple(map(ex.Column, each.args)),
-            None if each.where is None else ex.Column(each.where),
-            each.options,
-            each.type,
+            reduction.function,
+            tuple(map(ex.Column, reduction.args)),
+            None if reduction.where is None else ex.Column(reduction.where),
+            reduction.options,
+            reduction.type,
             choice.algorithm,
-            each.span,
+            reduction.span,
         )
-        for each, choice in zip(reductions, chosen, strict=True)
+        for reduction, choice in zip(reductions, chosen, strict=True)
     )

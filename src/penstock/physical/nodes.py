@@ -36,7 +36,7 @@ A pipeline has one stage for each node.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -313,25 +313,39 @@ class Plan:
     nodes: tuple[Node, ...]
     output: str
     mode: Mode
+    _by_id: dict[str, Node] = field(init=False, compare=False, repr=False)
+    _paths: dict[str, int] = field(
+        init=False, compare=False, repr=False
+    )  # these two are filled when first needed
+    _streams: dict[str, frozenset[str]] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_id", {node.id: node for node in self.nodes})
+        object.__setattr__(self, "_paths", {})
+        object.__setattr__(self, "_streams", {})
 
     def __getitem__(self, name: str) -> Node:
-        return next(node for node in self.nodes if node.id == name)
+        return self._by_id[name]
 
     def inputs_of(self, node: Node) -> tuple[Node, ...]:
         return tuple(self[name] for name in node.inputs)
 
     def paths(self, name: str) -> int:
         """Count the paths from a node to the operators that count its rows, or to the output."""
-        found = {node.id: int(node.id == self.output) for node in self.nodes}
-        for node in reversed(self.nodes):
-            for source in node.inputs:
-                found[source] += 1 if node.counts_rows else found[node.id]
-        return found[name]
+        if not self._paths:
+            found = {node.id: int(node.id == self.output) for node in self.nodes}
+            for node in reversed(self.nodes):
+                for source in node.inputs:
+                    found[source] += 1 if node.counts_rows else found[node.id]
+            self._paths.update(found)
+        return self._paths[name]
 
     def streams_behind(self, name: str) -> frozenset[str]:
         """Return the streams that a node's rows come from."""
-        found: dict[str, frozenset[str]] = {}
-        for node in self.nodes:
-            own = frozenset({node.op.stream}) if isinstance(node.op, Scan) else frozenset[str]()
-            found[node.id] = own.union(*(found[source] for source in node.inputs))
-        return found[name]
+        if not self._streams:
+            found: dict[str, frozenset[str]] = {}
+            for node in self.nodes:
+                own = frozenset({node.op.stream}) if isinstance(node.op, Scan) else frozenset[str]()
+                found[node.id] = own.union(*(found[source] for source in node.inputs))
+            self._streams.update(found)
+        return self._streams[name]

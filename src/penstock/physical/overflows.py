@@ -154,16 +154,16 @@ def _expressions(node: ph.Node, plan: ph.Plan) -> Iterator[tuple[ex.Expr, _Scope
     match node.op:
         case ph.Signals(program=signals):
             schemas = {name: source.schema for name, source in zip(signals.inputs, inputs, strict=True)}
-            for each in signals.objects:
-                yield from _of_signal(each, signals, schemas)
+            for obj in signals.objects:
+                yield from _of_signal(obj, signals, schemas)
         case ph.Join(pairing=ph.Around()) | ph.SortedWindows() | ph.LookBack():
             over = _rows_of(plan[inputs[-1].inputs[0]], plan)
-            yield from ((each, over) for each in aggregates(node, plan))
+            yield from ((aggregate, over) for aggregate in aggregates(node, plan))
         case ph.Join(residual=where) if where is not None:
-            yield where, _Scope(pair_scope(node.clock, *(each.schema for each in inputs)))
+            yield where, _Scope(pair_scope(node.clock, *(input_.schema for input_ in inputs)))
         case ph.Rows(conjuncts=conjuncts, fields=fields):
             rows = _rows_of(inputs[0], plan)
-            yield from ((each, rows) for each in (*conjuncts, *(one.expr for one in fields)))
+            yield from ((conjunct, rows) for conjunct in (*conjuncts, *(one.expr for one in fields)))
         case ph.PaneAggregate() as op:
             yield from _of_panes(op, aggregates(node, plan), _rows_of(inputs[0], plan), inputs[0].clock.type)
         case _:
@@ -181,9 +181,9 @@ def _of_panes(
 ) -> Iterator[tuple[ex.Expr, _Scope]]:
     results = _reducing(rows, op, made, time)
     yield from ((each, rows) for each in (op.where,) if each is not None)
-    yield from ((each.expr, rows) for each in op.keys)
-    yield from ((each, rows) for each in results.reductions)
-    yield from ((each.expr, results) for each in op.fields)
+    yield from ((key.expr, rows) for key in op.keys)
+    yield from ((reduction, rows) for reduction in results.reductions)
+    yield from ((column.expr, results) for column in op.fields)
     yield from ((each, results) for each in (op.having,) if each is not None)
 
 
@@ -192,9 +192,9 @@ def _of_signal(
 ) -> Iterator[tuple[ex.Expr, _Scope]]:
     match this.body:
         case temporal.Sampled(input=name, fields=fields):
-            yield from ((each.expr, _Scope(inputs[name])) for each in fields)
+            yield from ((column.expr, _Scope(inputs[name])) for column in fields)
         case temporal.Expression() | temporal.Feedback() as body:
-            over = [(each, _Scope(signals[each.source].schema)) for each in body.reductions]
+            over = [(reduction, _Scope(signals[reduction.source].schema)) for reduction in body.reductions]
             made = [
                 (ex.Aggregate(each.function, each.args, each.where, each.options), scope)
                 for each, scope in over
@@ -202,13 +202,13 @@ def _of_signal(
             yield from made
             columns = [
                 field.with_name(temporal.at(place, field.name))
-                for place, each in enumerate(body.accesses)
-                for field in signals[each.source].schema
+                for place, access in enumerate(body.accesses)
+                for field in signals[access.source].schema
             ]
             own = [pa.field(temporal.past(place), this.schema.field(0).type) for place in range(9)]
             types = tuple(scope.type_of(each) for each, scope in made)
             scope = _Scope(pa.schema([*columns, *own]), tuple(each for each, _ in made), types)
-            yield from ((each.expr, scope) for each in body.fields)
+            yield from ((column.expr, scope) for column in body.fields)
 
 
 def _reducing(
@@ -216,11 +216,11 @@ def _reducing(
 ) -> _Scope:
     """Return the scope of result fields: row columns, keys, window bounds, and reductions."""
     schema = rows.schema
-    for each in op.keys:
-        schema = _with(schema, each.name, rows.type_of(each.expr))
+    for key in op.keys:
+        schema = _with(schema, key.name, rows.type_of(key.expr))
     for name in (WINDOW_START, WINDOW_END):
         schema = _with(schema, name, time)
-    return _Scope(schema, made, tuple(each.type for each in op.reductions), rows.hidden)
+    return _Scope(schema, made, tuple(reduction.type for reduction in op.reductions), rows.hidden)
 
 
 def _with(schema: pa.Schema, name: str, dtype: pa.DataType) -> pa.Schema:

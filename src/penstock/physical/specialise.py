@@ -27,8 +27,8 @@ def specialise(node: Node, profile: PaneProfile) -> Node:
     """Return the variant of a node that holds for these rows."""
     assert isinstance(node.op, PaneAggregate)
     op = replace(node.op, key_table=profile.key_table, nullable=profile.nullable, wide=profile.wide)
-    found = {each.what: each for each in _choices(profile)}
-    return replace(node, op=op, choices=tuple(found.get(each.what, each) for each in node.choices))
+    found = {choice.what: choice for choice in _choices(profile)}
+    return replace(node, op=op, choices=tuple(found.get(choice.what, choice) for choice in node.choices))
 
 
 _TABLES: dict[KeyTable, str] = {

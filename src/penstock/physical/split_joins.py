@@ -21,7 +21,7 @@ from penstock.ir.join_scope import pair_scope
 from penstock.physical.hidden_names import hidden_name
 from penstock.physical.nodes import JoinColumn, Rows
 from penstock.physical.split_results import read_from_columns
-from penstock.physical.split_windows import lane_rows
+from penstock.physical.split_windows import partition_rows
 from penstock.types.pairing import JOIN_TIME, left_column, right_column
 from penstock.types.time import Time
 from penstock.types.windows import WINDOW_END, WINDOW_START
@@ -32,7 +32,7 @@ _SIDES = (left_column(""), right_column(""))
 
 def result_columns(body: jn.Join | jn.Asof) -> tuple[JoinColumn, ...]:
     """List the origin of each column of a join's result."""
-    return tuple(_column(each, dict(body.on)) for each in body.fields)
+    return tuple(_column(field, dict(body.on)) for field in body.fields)
 
 
 def _column(field: ex.Field, keys: dict[str, str]) -> JoinColumn:
@@ -91,7 +91,7 @@ def condition_of(where: ex.Expr, time: Time, left: pa.Schema, right: pa.Schema) 
 
 
 @dataclass(frozen=True)
-class SpelledRolling:
+class SplitRolling:
     """A rolling join in steps: `samples` computes the right rows `ready`; `plain` has left rows with reductions."""
 
     samples: ir.Samples
@@ -101,12 +101,12 @@ class SpelledRolling:
     fields: ir.Samples
 
 
-def spell_rolling(this: ir.Object, body: jn.RollingJoin, left: ir.Object, right: ir.Object) -> SpelledRolling:
+def split_rolling(this: ir.Object, body: jn.RollingJoin, left: ir.Object, right: ir.Object) -> SplitRolling:
     """Compute arguments and conditions as columns of the right side, and reductions as columns of the left."""
     kept = dict.fromkeys([right.time.column, *(name for _, name in body.on)])
-    samples, ready, reductions = lane_rows(f"{this.name}.rows", right, list(kept), body.reductions)
+    samples, ready, reductions = partition_rows(f"{this.name}.rows", right, list(kept), body.reductions)
     names = [hidden_name(left.schema.names, "reduced", place) for place in range(len(reductions))]
-    reduced = [pa.field(name, each.type) for name, each in zip(names, reductions, strict=True)]
+    reduced = [pa.field(name, reduction.type) for name, reduction in zip(names, reductions, strict=True)]
     plain = ir.Object(f"{this.name}.frames", body, pa.schema([*left.schema, *reduced]), this.time)
     fields = tuple(ex.Field(each.name, read_from_columns(each.expr, names)) for each in body.fields)
-    return SpelledRolling(samples, ready, reductions, plain, ir.Samples(plain.name, None, fields))
+    return SplitRolling(samples, ready, reductions, plain, ir.Samples(plain.name, None, fields))

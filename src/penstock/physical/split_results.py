@@ -33,14 +33,14 @@ def fits_emission(body: ir.Reduce, source: ir.Object) -> bool:
     scope, types = _result_scope(body, source)
     columns = pa.schema([*scope, *(pa.field(f"\0{i}", dtype) for i, dtype in enumerate(types))])
     exprs: list[ex.Expr] = [
-        each.expr for each in body.fields if not isinstance(each.expr, ex.Column | ex.Reduced)
+        column.expr for column in body.fields if not isinstance(column.expr, ex.Column | ex.Reduced)
     ]
     exprs += [] if body.having is None else [body.having]
-    as_columns = [read_from_columns(each, [f"\0{i}" for i in range(len(types))]) for each in exprs]
+    as_columns = [read_from_columns(operand, [f"\0{i}" for i in range(len(types))]) for operand in exprs]
     host = HostColumns(columns)
-    for each in as_columns:
-        host.value(each)
-    texts = (is_text(columns.field(name).type) for each in as_columns for name in ex.columns_of(each))
+    for column in as_columns:
+        host.value(column)
+    texts = (is_text(columns.field(name).type) for column in as_columns for name in ex.columns_of(column))
     return not host.fields and not any(texts)
 
 

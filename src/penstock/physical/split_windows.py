@@ -27,7 +27,7 @@ from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow
 
 
 @dataclass(frozen=True)
-class Spelled:
+class SplitWindow:
     """A windowed object in three steps: `samples` computes the rows `ready`; `reduced` are the columns that frames add."""
 
     samples: ir.Samples
@@ -37,37 +37,37 @@ class Spelled:
     reduced: tuple[pa.Field, ...]
 
 
-def spell(this: ir.Object, source: ir.Object, kept: Sequence[str]) -> Spelled:
+def split_window(this: ir.Object, source: ir.Object, kept: Sequence[str]) -> SplitWindow:
     """Compute keys, arguments and conditions as columns, in addition to the source columns `kept`."""
     body = this.body
     assert isinstance(body, ir.Reduce | ir.Attach | ir.Lookback | ir.Apply)
     columns = _Columns(source.schema, {name: ex.Column(name) for name in kept})
     keys = tuple(dict.fromkeys(columns.name_of(key.expr, "key") for key in body.keys))
     several = () if isinstance(body, ir.Apply) else body.reductions
-    reductions = tuple(_reduction(each, columns, source.schema) for each in several)
+    reductions = tuple(_reduction(reduction, columns, source.schema) for reduction in several)
     schema = pa.schema([pa.field(n, type_of(e, source.schema)) for n, e in columns.fields.items()])
     fields = tuple(ex.Field(name, expr) for name, expr in columns.fields.items())
     samples = ir.Samples(source.name, body.where, fields)
     ready = ir.Object(f"{this.name}.rows", samples, schema, source.time.stored)
     taken = [*schema.names, *WINDOW_BOUNDS]
     names = [hidden_name(taken, "reduced", place) for place in range(len(reductions))]
-    reduced = tuple(pa.field(n, each.type) for n, each in zip(names, reductions, strict=True))
-    return Spelled(samples, ready, keys, reductions, reduced)
+    reduced = tuple(pa.field(n, reduction.type) for n, reduction in zip(names, reductions, strict=True))
+    return SplitWindow(samples, ready, keys, reductions, reduced)
 
 
-def lane_rows(
+def partition_rows(
     name: str, source: ir.Object, kept: Sequence[str], several: Sequence[ir.Reduction]
 ) -> tuple[ir.Samples, ir.Object, tuple[FrameReduction, ...]]:
     """Compute only the arguments and conditions of reductions as columns, in addition to the columns `kept`."""
     columns = _Columns(source.schema, {each: ex.Column(each) for each in kept})
-    reductions = tuple(_reduction(each, columns, source.schema) for each in several)
+    reductions = tuple(_reduction(reduction, columns, source.schema) for reduction in several)
     schema = pa.schema([pa.field(n, type_of(e, source.schema)) for n, e in columns.fields.items()])
     fields = tuple(ex.Field(each, expr) for each, expr in columns.fields.items())
     samples = ir.Samples(source.name, None, fields)
     return samples, ir.Object(name, samples, schema, source.time.stored), reductions
 
 
-def without_time(made: Spelled) -> ir.Samples:
+def without_time(made: SplitWindow) -> ir.Samples:
     """Compute the input rows of frames, without their time column."""
     fields = tuple(each for each in made.samples.fields if each.name != made.ready.time.column)
     return replace(made.samples, fields=fields)
@@ -77,20 +77,22 @@ def frame_reductions(reductions: Sequence[ph.Reduction]) -> tuple[FrameReduction
     """Return reductions over columns in the form that reducers of frames take."""
     return tuple(
         FrameReduction(
-            each.function,
-            tuple(map(_column, each.args)),
-            None if each.where is None else _column(each.where),
-            each.options,
-            each.span,
-            each.type,
+            reduction.function,
+            tuple(map(_column, reduction.args)),
+            None if reduction.where is None else _column(reduction.where),
+            reduction.options,
+            reduction.span,
+            reduction.type,
         )
-        for each in reductions
+        for reduction in reductions
     )
 
 
 def columns_of(reductions: Sequence[ph.Reduction]) -> tuple[str, ...]:
     """Return the columns that reductions over columns read."""
-    exprs = (expr for each in reductions for expr in (*each.args, each.where) if expr is not None)
+    exprs = (
+        expr for reduction in reductions for expr in (*reduction.args, reduction.where) if expr is not None
+    )
     return tuple(dict.fromkeys(map(_column, exprs)))
 
 
@@ -110,7 +112,7 @@ class _Columns:
         if isinstance(expr, ex.Column):
             self.fields.setdefault(expr.name, expr)
             return expr.name
-        known = next((name for name, each in self.fields.items() if each == expr), None)
+        known = next((name for name, column in self.fields.items() if column == expr), None)
         if known is not None:
             return known
         taken = [*self.schema.names, *self.fields, *WINDOW_BOUNDS]
@@ -139,7 +141,7 @@ def _may_fail(node: ex.Expr, schema: pa.Schema) -> bool:
     return exact or isinstance(node, ex.Cast)
 
 
-def behind_windows(this: ir.Object, body: ir.Reduce, made: Spelled) -> tuple[ir.Object, ir.Samples]:
+def fields_over_windows(this: ir.Object, body: ir.Reduce, made: SplitWindow) -> tuple[ir.Object, ir.Samples]:
     """The results of frames as an object, and the fields and `having` over its columns."""
     time = made.ready.time
     bounds = [pa.field(name, _bound_type(name, body, made)) for name in WINDOW_BOUNDS]
@@ -159,29 +161,29 @@ def behind_windows(this: ir.Object, body: ir.Reduce, made: Spelled) -> tuple[ir.
     return plain, ir.Samples(plain.name, having, fields)
 
 
-def _key_names(body: ir.Reduce, made: Spelled) -> list[str]:
+def _key_names(body: ir.Reduce, made: SplitWindow) -> list[str]:
     by_expr = {field.expr: field.name for field in made.samples.fields}
     return [by_expr[key.expr] for key in body.keys]
 
 
-def _bound_type(name: str, body: ir.Reduce | ir.Attach, made: Spelled) -> pa.DataType:
+def _bound_type(name: str, body: ir.Reduce | ir.Attach, made: SplitWindow) -> pa.DataType:
     carried = isinstance(body.domain, CarriedWindow)
     found: pa.DataType = made.ready.schema.field(name).type if carried else made.ready.time.type
     return found
 
 
-def behind_rows(
-    this: ir.Object, body: ir.Attach | ir.Lookback, made: Spelled
+def fields_over_rows(
+    this: ir.Object, body: ir.Attach | ir.Lookback, made: SplitWindow
 ) -> tuple[ir.Object, ir.Samples]:
     """Rows with their aggregates as an object, and the fields over its columns."""
     adds = isinstance(body, ir.Attach) and not isinstance(body.domain, CarriedWindow)
     bounds = [pa.field(name, made.ready.time.type) for name in WINDOW_BOUNDS] if adds else []
-    kept = [each for each in made.ready.schema if each.name not in {field.name for field in bounds}]
+    kept = [column for column in made.ready.schema if column.name not in {field.name for field in bounds}]
     plain = ir.Object(
         f"{this.name}.frames", body, pa.schema([*kept, *bounds, *made.reduced]), made.ready.time
     )
     names = [each.name for each in made.reduced]
-    fields = tuple(ex.Field(each.name, read_from_columns(each.expr, names)) for each in body.fields)
+    fields = tuple(ex.Field(column.name, read_from_columns(column.expr, names)) for column in body.fields)
     return plain, ir.Samples(plain.name, None, fields)
 
 

@@ -106,7 +106,7 @@ def _time(plan: Plan) -> Iterator[str]:
 
 def _reads_stream(node: Node, plan: Plan) -> bool:
     streams: set[str] = set()
-    for each in plan.nodes:
-        if isinstance(each.op, Scan) or streams & set(each.inputs):
-            streams.add(each.id)
+    for part in plan.nodes:
+        if isinstance(part.op, Scan) or streams & set(part.inputs):
+            streams.add(part.id)
     return node.id in streams

@@ -35,14 +35,16 @@ def definitions(node: Node, plan: Plan) -> Definitions:
         return {}
     match node.op:
         case Rows(fields=fields):
-            return {each.name: each.expr for each in fields if each.expr != ex.Column(each.name)}
+            return {field.name: field.expr for field in fields if field.expr != ex.Column(field.name)}
         case SortedWindows() | LookBack() | Join(pairing=Around()):
             known, made = definitions(plan[node.inputs[-1]], plan), aggregates(node, plan)
             names = node.schema.names[len(node.schema) - len(made) :]
             return {**known, **dict(zip(names, made, strict=True))}
         case PaneAggregate(fields=fields):
             made = aggregates(node, plan)
-            return {each.name: made[each.expr.index] for each in fields if isinstance(each.expr, ex.Reduced)}
+            return {
+                field.name: made[field.expr.index] for field in fields if isinstance(field.expr, ex.Reduced)
+            }
         case _:
             return {}
 
@@ -51,7 +53,7 @@ def aggregates(node: Node, plan: Plan) -> tuple[ex.Aggregate, ...]:
     """Return the reductions of a node over the rows that the query reduces."""
     reductions = reductions_of(node)
     known = definitions(plan[node.inputs[-1]], plan) if reductions else {}
-    return tuple(_aggregate(each, known) for each in reductions)
+    return tuple(_aggregate(reduction, known) for reduction in reductions)
 
 
 def reductions_of(node: Node) -> tuple[Reduction, ...]:
@@ -67,7 +69,7 @@ def reductions_of(node: Node) -> tuple[Reduction, ...]:
 
 def _aggregate(reduction: Reduction, known: Definitions) -> ex.Aggregate:
     where = None if reduction.where is None else ex.substitute(reduction.where, known)
-    args = tuple(_unguarded(ex.substitute(each, known), where) for each in reduction.args)
+    args = tuple(_unguarded(ex.substitute(arg, known), where) for arg in reduction.args)
     return ex.Aggregate(reduction.function, args, where, reduction.options)
 
 

@@ -30,14 +30,13 @@ import pyarrow as pa
 from penstock.errors import PenstockError, PlanError, SchemaMismatchError, UnsupportedError, VerificationError
 from penstock.expr.custom import Definition
 from penstock.plan import nodes
-from penstock.plan.nodes import Plan
+from penstock.plan.nodes import Plan, ordered
 from penstock.plan.schema import schema_of
 from penstock.plan.verify import verify
 from penstock.types.arrow import parse_type
 
 VERSION = 2
 _VERSION = "penstock-plan"
-# Later steps walk plans as trees: a few shared nodes can expand to more nodes than any machine can visit.
 MOST_NODES = 1_000_000
 _LARGEST = 1 << 64
 
@@ -54,8 +53,9 @@ def encode(plan: Plan) -> tuple[str, tuple[Function, ...]]:
     True
     """
     writer = _Writer()
-    root = writer.place(plan)
-    text = json.dumps({_VERSION: VERSION, "nodes": writer.nodes, "root": root}, allow_nan=False)
+    for node in ordered(plan):  # inputs first: recursion would be as deep as the plan
+        writer.place(node)
+    text = json.dumps({_VERSION: VERSION, "nodes": writer.nodes, "root": writer.place(plan)}, allow_nan=False)
     return text, tuple(writer.functions)
 
 
@@ -111,7 +111,7 @@ def _annotations(cls: Any) -> Mapping[str, Any]:
     # Some modules of the grammar reference classes they cannot import; `nodes` has all of them.
     scope = {**vars(nodes), **vars(sys.modules[cls.__module__])}
     given = get_type_hints(cls, localns=scope)
-    return {each.name: given[each.name] for each in fields(cls)}
+    return {column.name: given[column.name] for column in fields(cls) if column.init}
 
 
 def _name(cls: type) -> str:
@@ -132,7 +132,9 @@ class _Writer:
 
     def place(self, node: Any) -> int:
         if id(node) not in self._places:
-            has = {each.name: self.value(getattr(node, each.name)) for each in fields(node)}
+            has = {
+                column.name: self.value(getattr(node, column.name)) for column in fields(node) if column.init
+            }
             self._places[id(node)] = self._add({"is": _name(type(node)), "has": has})
         return self._places[id(node)]
 
@@ -185,12 +187,10 @@ def _type(dtype: pa.DataType) -> Any:
 
 @dataclass(slots=True)
 class _Reader:
-    """The nodes read so far, and the size of each when expanded to a tree."""
+    """The nodes read so far."""
 
     functions: tuple[Function, ...]
     _nodes: list[Any] = field(default_factory=list)
-    _sizes: list[int] = field(default_factory=list)
-    _size: int = 0
 
     def plan(self, document: Any) -> Plan:
         if not isinstance(document, dict) or _VERSION not in document:
@@ -199,6 +199,8 @@ class _Reader:
             raise PlanError(
                 "the plan was written by another version of Penstock; use the same version on driver and executors"
             )
+        if len(document["nodes"]) > MOST_NODES:
+            _refuse("it is too large")
         for each in document["nodes"]:
             self._node(each)
         found = self._nodes[_place(document["root"], len(self._nodes))]
@@ -212,15 +214,11 @@ class _Reader:
         hints, has = _annotations(cls), given["has"]
         if hints.keys() != has.keys():
             _refuse(f"the fields of a {cls.__name__} are others")
-        self._size = 1
         values = {name: self._value(each) for name, each in has.items()}
         for name, hint in hints.items():
             if not _fits(values[name], hint):
                 _refuse(f"{name} of a {cls.__name__} is of another type")
-        if self._size > MOST_NODES:
-            _refuse("it is too large")
         self._nodes.append(cls(**values))
-        self._sizes.append(self._size)
 
     def _value(self, given: Any) -> Any:
         match given:
@@ -229,11 +227,9 @@ class _Reader:
             case int():
                 return given if abs(given) <= _LARGEST else _refuse("a number in it is too large")
             case list():
-                return tuple(self._value(each) for each in given)
+                return tuple(self._value(argument) for argument in given)
             case {"node": at, **others} if not others:
-                place = _place(at, len(self._nodes))
-                self._size += self._sizes[place]
-                return self._nodes[place]
+                return self._nodes[_place(at, len(self._nodes))]
             case {"float": ("nan" | "inf" | "-inf") as name, **others} if not others:
                 return float(name)
             case {"bytes": str(text), **others} if not others:
@@ -271,7 +267,7 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is object or hint is Any:
         return value is None or isinstance(value, bool | int | float | str | bytes | tuple | Definition)
     if origin in (Union, UnionType):
-        return any(_fits(value, each) for each in args)
+        return any(_fits(value, arg) for arg in args)
     if origin is tuple and args[-1:] == (...,):
         return isinstance(value, tuple) and all(_fits(each, args[0]) for each in value)
     if origin is tuple:

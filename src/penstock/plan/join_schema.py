@@ -36,8 +36,8 @@ def pair_schema(left: Side, right: Side) -> pa.Schema:
     """List the columns of a pair of rows: left.x, then right.y."""
     return pa.schema(
         [
-            *(pa.field(left_column(each.name), each.type) for each in left.schema),
-            *(pa.field(right_column(each.name), each.type) for each in right.schema),
+            *(pa.field(left_column(column.name), column.type) for column in left.schema),
+            *(pa.field(right_column(column.name), column.type) for column in right.schema),
         ]
     )
 
@@ -46,21 +46,23 @@ def join_schema(plan: Join | AsofJoin | RollingJoin, left: Side, right: Side) ->
     """Return the schema of a join's result."""
     if isinstance(plan, RollingJoin):
         # Aggregates are typed over right columns, the expressions around them over left columns.
-        added = [pa.field(each.name, rolling_type(plan, each.name, left, right)) for each in plan.fields]
+        added = [
+            pa.field(column.name, rolling_type(plan, column.name, left, right)) for column in plan.fields
+        ]
         return pa.schema([*left.schema, *added])
-    return pa.schema([pa.field(each.name, each.type) for each in join_columns(plan, left, right)])
+    return pa.schema([pa.field(column.name, column.type) for column in join_columns(plan, left, right)])
 
 
 def rolling_type(plan: RollingJoin, name: str, left: Side, right: Side) -> pa.DataType:
     """Return the type of a field of a rolling join."""
-    expr = next(each.expr for each in plan.fields if each.name == name)
+    expr = next(field.expr for field in plan.fields if field.name == name)
     outer, aggregates = split_aggregates(expr)
-    return type_of(outer, left.schema, [type_of(each, right.schema) for each in aggregates])
+    return type_of(outer, left.schema, [type_of(aggregate, right.schema) for aggregate in aggregates])
 
 
 def join_columns(plan: Join | AsofJoin, left: Side, right: Side) -> list[Column]:
     """List the columns of a result: window bounds, keys, other left columns, right columns, and the later time."""
-    whole = [Column(each.name, left_column(each.name), each.type) for each in left.schema]
+    whole = [Column(field.name, left_column(field.name), field.type) for field in left.schema]
     if isinstance(plan, AsofJoin):
         return [*whole, *_right_columns(plan, whole, right)]
     if plan.how in LEFT_ROW_KINDS:
@@ -91,13 +93,13 @@ def _right_columns(plan: Join | AsofJoin, before: Sequence[Column], right: Side)
     keys = {name for _, name in plan.on}
     taken = {each.name for each in before}
     found: list[Column] = []
-    for each in right.schema:
-        if each.name not in keys:
-            name = each.name
+    for field in right.schema:
+        if field.name not in keys:
+            name = field.name
             while name in taken:
                 name += plan.suffix
             taken.add(name)
-            found.append(Column(name, right_column(each.name), each.type))
+            found.append(Column(name, right_column(field.name), field.type))
     return found
 
 

@@ -19,22 +19,27 @@
     pairing ::= InWindow(left, right) | Within(lo, hi) | Lookup(table)   as in `types/pairing.py`
 
 Sizes are integer ticks of the stream's time unit: durations are resolved when a window is attached
-to a stream. `schema.py` has the columns and the time of any node's result.
+to a stream. `schema.py` has the columns and the time of any node's result. Nodes are interned: a plan is a graph, in
+which equal parts are one node, and limits count distinct nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from penstock.expr import interning
+from penstock.expr.interning import Node
 from penstock.expr.nodes import Expr, Field
 from penstock.ir.signals.nodes import Program
 from penstock.types.pairing import Keys, Pairing, Within
 from penstock.types.time import Time
 from penstock.types.windows import LookBack, Window
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +69,11 @@ class Edges:
         return self.arrival is not None or self.idle_after is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+@dataclass(frozen=True, slots=True, eq=False)
+class Source(Node):
     """A stream. `schema` omits an implied time column; `lateness` is in ticks."""
+
+    _unhashed = 1  # the schema
 
     name: str
     schema: pa.Schema
@@ -84,14 +91,14 @@ class Source:
         return self.schema.remove(self.schema.get_field_index(self.time.column))
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+@dataclass(frozen=True, slots=True, eq=False)
+class Filter(Node):
     input: Plan
     predicate: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+@dataclass(frozen=True, slots=True, eq=False)
+class Project(Node):
     """`fields` is the complete list of result columns, in order. `time` names the time column among them."""
 
     input: Plan
@@ -99,37 +106,37 @@ class Project:
     time: str
 
 
-@dataclass(frozen=True, slots=True)
-class Union:
+@dataclass(frozen=True, slots=True, eq=False)
+class Union(Node):
     inputs: tuple[Plan, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Distinct:
+@dataclass(frozen=True, slots=True, eq=False)
+class Distinct(Node):
     input: Plan
     subset: tuple[str, ...]
     keep: str = "first"
     within: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregate:
+@dataclass(frozen=True, slots=True, eq=False)
+class Aggregate(Node):
     input: Plan
     window: Window
     by: tuple[str, ...]
     fields: tuple[Field, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Attach:
+@dataclass(frozen=True, slots=True, eq=False)
+class Attach(Node):
     input: Plan
     window: Window
     by: tuple[str, ...]
     fields: tuple[Field, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Lookback:
+@dataclass(frozen=True, slots=True, eq=False)
+class Lookback(Node):
     """`fields[i]` are computed over `spans[i]`. With `rows` all columns are kept, else the time and the keys."""
 
     input: Plan
@@ -139,8 +146,8 @@ class Lookback:
     rows: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Apply:
+@dataclass(frozen=True, slots=True, eq=False)
+class Apply(Node):
     """`function` takes a table of one window's rows and returns a table of `schema`, of any length."""
 
     input: Plan
@@ -150,8 +157,8 @@ class Apply:
     schema: pa.Schema
 
 
-@dataclass(frozen=True, slots=True)
-class TopK:
+@dataclass(frozen=True, slots=True, eq=False)
+class TopK(Node):
     """`ties` is "first" (exactly k rows, earlier rows win) or "all" (rows equal to the k-th too)."""
 
     input: Plan
@@ -160,24 +167,26 @@ class TopK:
     ties: str = "first"
 
 
-@dataclass(frozen=True, slots=True)
-class Intervals:
+@dataclass(frozen=True, slots=True, eq=False)
+class Intervals(Node):
     """The program names its inputs by number: "0", "1", …"""
 
     inputs: tuple[Plan, ...]
     program: Program
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+@dataclass(frozen=True, slots=True, eq=False)
+class Table(Node):
     """Rows without time, complete before the first event."""
+
+    _unhashed = 1  # the schema
 
     name: str
     schema: pa.Schema
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+@dataclass(frozen=True, slots=True, eq=False)
+class Join(Node):
     left: Plan
     right: Plan
     on: Keys
@@ -189,8 +198,8 @@ class Join:
     optimise: str = "throughput"
 
 
-@dataclass(frozen=True, slots=True)
-class AsofJoin:
+@dataclass(frozen=True, slots=True, eq=False)
+class AsofJoin(Node):
     """`tolerance` is the largest distance in ticks; `exact` lets rows of the same time match."""
 
     left: Plan
@@ -202,8 +211,8 @@ class AsofJoin:
     suffix: str
 
 
-@dataclass(frozen=True, slots=True)
-class RollingJoin:
+@dataclass(frozen=True, slots=True, eq=False)
+class RollingJoin(Node):
     """In `fields`, aggregates read columns of the right input, all other expressions those of the left."""
 
     left: Plan
@@ -235,3 +244,39 @@ def inputs(plan: Plan) -> tuple[Plan, ...]:
             return left, right
         case _:
             return (plan.input,)
+
+
+def with_inputs(plan: Plan, new: tuple[Plan, ...]) -> Plan:
+    """Return a node over other inputs, in the order of `inputs`."""
+    match plan:
+        case Source() | Table():
+            return plan
+        case Union() | Intervals():
+            return replace(plan, inputs=new)
+        case Join() | AsofJoin() | RollingJoin():
+            return replace(plan, left=new[0], right=new[1])
+        case _:
+            return replace(plan, input=new[0])
+
+
+def ordered(plan: Plan) -> list[Plan]:
+    """List the distinct nodes of a plan, inputs before their readers."""
+    return interning.ordered([plan], inputs)
+
+
+def rewrite(plan: Plan, rule: Callable[[Plan], Plan]) -> Plan:
+    """Apply `rule` to every distinct node once, inputs first."""
+    made: dict[int, Plan] = {}
+    for node in ordered(plan):
+        below = tuple(made[id(input_)] for input_ in inputs(node))
+        made[id(node)] = rule(node if below == inputs(node) else with_inputs(node, below))
+    return made[id(plan)]
+
+
+def fact(plan: Plan, name: str, derive: Callable[[Plan], T]) -> T:
+    """Return a property that a node derives from its inputs' and its own; it is computed once per node."""
+    if name not in plan.facts:
+        for node in interning.ordered([plan], lambda each: [n for n in inputs(each) if name not in n.facts]):
+            node.facts[name] = derive(node)
+    found: T = plan.facts[name]
+    return found

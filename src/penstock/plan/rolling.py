@@ -13,12 +13,14 @@ def split_aggregates(expr: Expr, found: list[Aggregate] | None = None) -> tuple[
     Call(function='sub', args=(Column(name='p'), Reduced(index=0)), options=())
     """
     aggregates = [] if found is None else found
+    places = {aggregate: place for place, aggregate in enumerate(aggregates)}
 
     def rule(node: Expr) -> Expr:
         if not isinstance(node, Aggregate):
             return node
-        if node not in aggregates:
+        if node not in places:
+            places[node] = len(aggregates)
             aggregates.append(node)
-        return Reduced(aggregates.index(node))
+        return Reduced(places[node])
 
     return rewrite(expr, rule), aggregates

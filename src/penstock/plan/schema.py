@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
-from functools import lru_cache
-from typing import TypeVar
 
 import pyarrow as pa
 
@@ -29,18 +27,22 @@ from penstock.plan.nodes import (
     Table,
     TopK,
     Union,
+    fact,
     inputs,
+    ordered,
 )
 from penstock.types.arrow import value_type
 from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup
 from penstock.types.time import TIMELESS, Time
 from penstock.types.windows import WINDOW_END, WINDOW_START
 
-N = TypeVar("N", Source, Table)
-
 
 def schema_of(plan: Plan) -> pa.Schema:
     """Return the schema of a plan's result."""
+    return fact(plan, "schema", _schema)
+
+
+def _schema(plan: Plan) -> pa.Schema:
     match plan:
         case Source():
             return source_schema(plan)
@@ -83,7 +85,7 @@ def source_schema(source: Source) -> pa.Schema:
 
 def typed(fields: Iterable[Field], schema: pa.Schema) -> list[pa.Field]:
     """Return the typed fields of a node over its input."""
-    return [pa.field(each.name, type_of(each.expr, schema)) for each in fields]
+    return [pa.field(column.name, type_of(column.expr, schema)) for column in fields]
 
 
 def bounds(time: Time) -> list[pa.Field]:
@@ -104,6 +106,10 @@ def time_of(plan: Plan) -> Time:
     A window result's time is the last tick of its window: `window_end`, shifted by -1. After the source, an
     implied time is an ordinary column, because a filter may have dropped rows.
     """
+    return fact(plan, "time", _time)
+
+
+def _time(plan: Plan) -> Time:
     match plan:
         case Source(time=time):
             return time
@@ -126,7 +132,6 @@ def time_of(plan: Plan) -> Time:
             return program.time
 
 
-@lru_cache(maxsize=1024)  # without it, a chain of joins recomputes its first inputs for every join
 def side_of(plan: Plan) -> Side:
     """Return an input's schema and time, for the join rules."""
     return Side(schema_of(plan), time_of(plan))
@@ -134,6 +139,10 @@ def side_of(plan: Plan) -> Side:
 
 def carries_window(plan: Plan) -> bool:
     """Return whether the rows of a plan's result carry the bounds of their window."""
+    return fact(plan, "carries_window", _carries_window)
+
+
+def _carries_window(plan: Plan) -> bool:
     match plan:
         case Aggregate() | Attach() | Apply():
             return True
@@ -146,7 +155,7 @@ def carries_window(plan: Plan) -> bool:
         case AsofJoin(left=left) | RollingJoin(left=left):
             return carries_window(left)
         case Union(inputs=several):
-            return all(carries_window(each) for each in several)
+            return all(carries_window(reduction) for reduction in several)
         case Project(input=inner, fields=fields):
             untouched = all(Field(name, Column(name)) in fields for name in (WINDOW_START, WINDOW_END))
             return untouched and carries_window(inner)
@@ -168,11 +177,15 @@ def _join_carries_window(plan: Join) -> bool:
 
 def sequences_of(plan: Plan) -> frozenset[pa.DataType]:
     """Return the types of the sequence columns that order rows of equal time; window and join results have none."""
+    return fact(plan, "sequences", _sequences)
+
+
+def _sequences(plan: Plan) -> frozenset[pa.DataType]:
     match plan:
         case Source(sequence=str() as name, schema=schema):
             return frozenset({value_type(schema.field(name).type)})
         case Filter() | Project() | Union() | Distinct() | Lookback() | TopK():
-            return frozenset().union(*(sequences_of(each) for each in inputs(plan)))
+            return frozenset().union(*(sequences_of(input_) for input_ in inputs(plan)))
         case AsofJoin(left=left) | RollingJoin(left=left):
             return sequences_of(left)
         case _:
@@ -181,25 +194,13 @@ def sequences_of(plan: Plan) -> frozenset[pa.DataType]:
 
 def sources_of(plan: Plan) -> tuple[Source, ...]:
     """List the streams a plan reads, without duplicates, in plan order."""
-    return _once([leaf for leaf in _leaves(plan) if isinstance(leaf, Source)])
+    return tuple(leaf for leaf in _leaves(plan) if isinstance(leaf, Source))
 
 
 def tables_of(plan: Plan) -> tuple[Table, ...]:
     """List the tables a plan reads, without duplicates, in plan order."""
-    return _once([leaf for leaf in _leaves(plan) if isinstance(leaf, Table)])
+    return tuple(leaf for leaf in _leaves(plan) if isinstance(leaf, Table))
 
 
-def _leaves(plan: Plan) -> Iterator[Plan]:
-    """Yield the leaves of a plan in plan order, with duplicates."""
-    waiting = [plan]
-    while waiting:
-        each = waiting.pop()
-        below = inputs(each)
-        if not below:
-            yield each
-        waiting.extend(reversed(below))
-
-
-def _once(nodes: list[N]) -> tuple[N, ...]:
-    """Drop duplicates. A single node is not hashed, because hashing reads its whole schema."""
-    return tuple(nodes) if len(nodes) < 2 else tuple(dict.fromkeys(nodes))
+def _leaves(plan: Plan) -> list[Plan]:
+    return [each for each in ordered(plan) if not inputs(each)]

@@ -41,13 +41,18 @@ from penstock.types.windows import (
 
 
 def show(plan: Plan) -> str:
-    """Print a plan, one node per line, inputs indented below their reader."""
-    return "\n".join(_lines(plan, 0))
-
-
-def _lines(plan: Plan, depth: int) -> list[str]:
-    below = [line for each in inputs(plan) for line in _lines(each, depth + 1)]
-    return ["  " * depth + _node(plan), *below]
+    """Print a plan, one node per line, inputs indented below their reader; the inputs of a shared node once."""
+    lines: list[str] = []
+    shown: set[int] = set()
+    waiting = [(plan, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        below = inputs(node)
+        again = bool(below) and id(node) in shown
+        shown.add(id(node))
+        lines.append("  " * depth + _node(node) + (" (as above)" if again else ""))
+        waiting.extend((each, depth + 1) for each in (() if again else reversed(below)))
+    return "\n".join(lines)
 
 
 def _node(plan: Plan) -> str:
@@ -126,8 +131,10 @@ def _by(by: tuple[str, ...]) -> str:
 
 def _fields(fields: tuple[Field, ...]) -> str:
     shown = [
-        name(each.name) if each.expr == Column(each.name) else f"{name(each.name)} = {show_expr(each.expr)}"
-        for each in fields
+        name(field.name)
+        if field.expr == Column(field.name)
+        else f"{name(field.name)} = {show_expr(field.expr)}"
+        for field in fields
     ]
     return f"[{', '.join(shown)}]"
 

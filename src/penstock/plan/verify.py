@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from penstock.errors import VerificationError
+from penstock.errors import UnsupportedError, VerificationError
 from penstock.expr.nodes import Aggregate as AggregateExpr
-from penstock.expr.nodes import Column, Expr, Field, children, has_aggregate
-from penstock.expr.typing import type_of
+from penstock.expr.nodes import Column, Expr, Field, fold, has_aggregate
+from penstock.expr.typing import place_of, type_of
 from penstock.ir.signals.verify import verify as verify_signals
 from penstock.plan.join_schema import pair_schema
 from penstock.plan.nodes import (
@@ -29,29 +29,38 @@ from penstock.plan.nodes import (
     Table,
     TopK,
     Union,
+    fact,
     inputs,
+    ordered,
 )
 from penstock.plan.schema import carries_window, schema_of, side_of, sources_of, tables_of, time_of
 from penstock.types.arrow import kind_of
 from penstock.types.pairing import DIRECTIONS, JOIN_KINDS, InWindow, Lookup
 from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, Count, TimeWindow, Window
 
+MOST_COPIES = 1 << 32
+
 
 def verify(plan: Plan) -> Plan:
     """Return the plan if it is well formed, else raise an error."""
-    _walk(plan)
+    for each in ordered(plan):
+        _node(each)
+        columns = schema_of(each).names
+        _require(len(columns) == len(set(columns)), f"{type(each).__name__} gives a column twice")
+    if fact(plan, "copies", _copies) > MOST_COPIES:
+        raise UnsupportedError(
+            f"the query is too large: its unions repeat a row more than {MOST_COPIES:,} times"
+        )
     names = [source.name for source in sources_of(plan)]
     names += [table.name for table in tables_of(plan)]
     _require(len(names) == len(set(names)), "two streams have one name")
     return plan
 
 
-def _walk(plan: Plan) -> None:
-    for each in inputs(plan):
-        _walk(each)
-    _node(plan)
-    columns = schema_of(plan).names
-    _require(len(columns) == len(set(columns)), f"{type(plan).__name__} gives a column twice")
+def _copies(plan: Plan) -> int:
+    """Count the paths on which a row of a source reaches a node."""
+    several = [input_.facts["copies"] for input_ in inputs(plan)]
+    return sum(several) if isinstance(plan, Union) else max(several, default=1)
 
 
 def _require(holds: bool, what: str) -> None:
@@ -67,9 +76,14 @@ def _node(plan: Plan) -> None:
             _require(not has_aggregate(predicate), "a filter holds an aggregate")
             _require(kind_of(type_of(predicate, schema_of(inner))) == "bool", "a filter is not boolean")
         case Project(fields=fields):
-            _require(not any(has_aggregate(each.expr) for each in fields), "a projection holds an aggregate")
+            _require(
+                not any(has_aggregate(field.expr) for field in fields), "a projection holds an aggregate"
+            )
         case Union(inputs=several):
-            _union([schema_of(each) for each in several], [time_of(each).type for each in several])
+            _union(
+                [schema_of(reduction) for reduction in several],
+                [time_of(reduction).type for reduction in several],
+            )
         case Distinct(input=inner, subset=subset):
             _known(subset, schema_of(inner))
         case Aggregate() | Attach():
@@ -81,7 +95,7 @@ def _node(plan: Plan) -> None:
             _known([*by, time_of(inner).column], schema_of(inner))
             _require(len(spans) == len(fields) > 0, "a look-back needs fields for each span")
         case Intervals(inputs=several, program=program):
-            verify_signals(program, [(schema_of(each), time_of(each)) for each in several])
+            verify_signals(program, [(schema_of(reduction), time_of(reduction)) for reduction in several])
         case Table():
             pass
         case Join() | AsofJoin() | RollingJoin():
@@ -100,8 +114,8 @@ def _source(source: Source) -> None:
 
 def _union(schemas: list[pa.Schema], times: list[pa.DataType]) -> None:
     columns = [{field.name: field.type for field in schema} for schema in schemas]
-    _require(all(each == columns[0] for each in columns), "the inputs of a union differ in their columns")
-    _require(all(each == times[0] for each in times), "the inputs of a union differ in their time")
+    _require(all(column == columns[0] for column in columns), "the inputs of a union differ in their columns")
+    _require(all(time == times[0] for time in times), "the inputs of a union differ in their time")
 
 
 def _join(plan: Join | AsofJoin | RollingJoin) -> None:
@@ -134,7 +148,7 @@ def _join(plan: Join | AsofJoin | RollingJoin) -> None:
 
 def _known(names: Iterable[str], schema: pa.Schema) -> None:
     for name in names:
-        _require(name in schema.names, "a column is used that the input does not have")
+        _require(place_of(name, schema) is not None, "a column is used that the input does not have")
 
 
 def _windowed(plan: Aggregate | Attach) -> None:
@@ -155,16 +169,20 @@ def _window(window: Window, over: Plan) -> None:
 
 
 def _fields_of_groups(fields: tuple[Field, ...], groups: set[str]) -> None:
-    for each in fields:
-        _require(outer_columns(each.expr) <= groups, "a field reads a column that varies inside a window")
+    for field in fields:
+        _require(outer_columns(field.expr) <= groups, "a field reads a column that varies inside a window")
 
 
 def outer_columns(expr: Expr) -> frozenset[str]:
     """Return the columns read outside of any aggregate."""
+    return fold(expr, _outer_columns)
+
+
+def _outer_columns(expr: Expr, below: tuple[frozenset[str], ...]) -> frozenset[str]:
     match expr:
         case AggregateExpr():
             return frozenset()
         case Column(name=name):
             return frozenset({name})
         case _:
-            return frozenset().union(*(outer_columns(child) for child in children(expr)))
+            return frozenset().union(*below)

@@ -62,7 +62,7 @@ class Metrics:
         >>> Metrics(read=3).counts["read"]
         3
         """
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
+        return {column.name: getattr(self, column.name) for column in fields(self) if column.compare}
 
     @property
     def held(self) -> dict[str, Held]:
@@ -106,5 +106,5 @@ class Metrics:
             raise PenstockError(
                 f"metrics take over the counts of a pk.Metrics, not of a {type(other).__name__}"
             )
-        for each in fields(self):
-            setattr(self, each.name, getattr(other, each.name))
+        for column in fields(self):
+            setattr(self, column.name, getattr(other, column.name))

@@ -127,9 +127,11 @@ class Session:
 
     def fill(self, table: str, batches: Iterable[pa.RecordBatch]) -> None:
         """Push all rows of a table, before the first row of any stream."""
-        flows = [TimedBatch(batch, counted=True) for batch in batches]  # metrics do not count rows of tables
+        timed_batches = [
+            TimedBatch(batch, counted=True) for batch in batches
+        ]  # metrics do not count rows of tables
         name = self._pipeline.tables[table]
-        self._spread(name, self._stages[name].push(0, flows))
+        self._spread(name, self._stages[name].push(0, timed_batches))
 
     def advance(self, watermark: int, stream: str | None = None) -> list[pa.RecordBatch]:
         """Advance the watermark of one stream or of all: no earlier row will be pushed."""
@@ -221,35 +223,35 @@ class Session:
     def _advance(self, name: str, watermark: int, port: int = 0) -> None:
         """Advance a stage, then the stages downstream: results go first, so that they are not late there."""
         try:
-            flows, ahead = self._stages[name].advance(port, watermark)
-            if not isinstance(flows, list):
-                for flow in flows:
-                    self._spread(name, [flow])
-            elif flows:
-                self._spread(name, flows)
+            timed_batches, ahead = self._stages[name].advance(port, watermark)
+            if not isinstance(timed_batches, list):
+                for timed_batch in timed_batches:
+                    self._spread(name, [timed_batch])
+            elif timed_batches:
+                self._spread(name, timed_batches)
         except KernelOverflowError:
             raise OverflowError(self._pipeline.overflows[name]()) from None
         for reader, input_port in self._pipeline.readers[name]:
             self._advance(reader, ahead, input_port)
 
-    def _spread(self, name: str, flows: list[TimedBatch]) -> None:
-        if not flows:
+    def _spread(self, name: str, timed_batches: list[TimedBatch]) -> None:
+        if not timed_batches:
             return
         if name == self._pipeline.output:
-            self._leave(flows)
+            self._leave(timed_batches)
         for reader, port in self._pipeline.readers[name]:
             try:
-                made = self._stages[reader].push(port, flows)
+                made = self._stages[reader].push(port, timed_batches)
             except KernelOverflowError:
                 raise OverflowError(self._pipeline.overflows[reader]()) from None
             if made:
                 self._spread(reader, made)
 
-    def _leave(self, flows: list[TimedBatch]) -> None:
-        batches = [flow.batch for flow in flows if flow.batch.num_rows]
+    def _leave(self, timed_batches: list[TimedBatch]) -> None:
+        batches = [timed_batch.batch for timed_batch in timed_batches if timed_batch.batch.num_rows]
         rows = sum([batch.num_rows for batch in batches])
         self.metrics.emitted += rows
-        if not flows[0].counted:
+        if not timed_batches[0].counted:
             self.metrics.accepted += rows
         self._results += batches
 

@@ -60,10 +60,10 @@ class SourceStage:
         self.paced = False
         self.late: list[np.ndarray] | None = None  # row numbers of late rows, if they are requested
         self.tally = Tally()
-        self._told = 0
+        self._reported = 0
 
-    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
-        return [self.admit(flow.batch) for flow in flows if flow.batch.num_rows]
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
+        return [self.admit(timed_batch.batch) for timed_batch in timed_batches if timed_batch.batch.num_rows]
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         self.watermark = max(self.watermark, watermark)
@@ -120,10 +120,10 @@ class SourceStage:
 
     def late_rows(self) -> np.ndarray:
         """Row numbers of the late rows since the last call, each once, counted from 0 at that call."""
-        told, self._told = self._told, self.rows
+        reported, self._reported = self._reported, self.rows
         found = [] if self.late is None else [*self.late]
         self.late = []
-        return np.unique(np.concatenate(found)) - told if found else np.zeros(0, np.int64)
+        return np.unique(np.concatenate(found)) - reported if found else np.zeros(0, np.int64)
 
     def _order(self, batch: pa.RecordBatch) -> pa.Array | None:
         return None if self.sequence is None else batch.column(self.sequence)

@@ -101,7 +101,7 @@ class TimedBatch:
 class Stage(Protocol):
     """One step of a running query. Ports number a stage's inputs."""
 
-    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
         """Take rows and return those that can already be emitted. In one call, all flows are `counted`, or none is."""
 
     def advance(self, port: int, watermark: int) -> tuple[Iterable[TimedBatch], int]:

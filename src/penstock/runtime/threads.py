@@ -41,8 +41,8 @@ def ahead(several: Iterable[Iterator[T]], threads: int) -> Iterator[T]:
     """
     begun: deque[Future[tuple[T | None, Iterator[T]]]] = deque()
     try:
-        for each in several:
-            begun.append(_pool().submit(_begun, each))
+        for reduction in several:
+            begun.append(_pool().submit(_begun, reduction))
             if len(begun) > threads:
                 yield from _gone_on(begun.popleft())
         while begun:

@@ -120,12 +120,12 @@ def bind(data: Any) -> Bound:
 def _several(batches: Sequence[Any]) -> InMemory:
     """Bind batches as data with the columns of the first."""
     schema = checked(batches[0].schema)
-    for place, each in enumerate(batches):
-        if not isinstance(each, pa.RecordBatch):
+    for place, batch in enumerate(batches):
+        if not isinstance(batch, pa.RecordBatch):
             raise SourceError(
-                f"a list of record batches is data, but number {place} is a {type(each).__name__}; leave it out"
+                f"a list of record batches is data, but number {place} is a {type(batch).__name__}; leave it out"
             )
-        check(each.schema, schema, f"number {place} of the record batches")
+        check(batch.schema, schema, f"number {place} of the record batches")
     return InMemory(schema, tuple(batches))
 
 

@@ -75,7 +75,7 @@ class Present(Protocol):
 def access_of(data: object) -> Access:
     """Return how the files of data are reached; of a live source behind a history, those of the live one."""
     sides = (getattr(data, "live", None), getattr(data, "history", None), data)
-    found = (getattr(each, "access", None) for each in sides)
+    found = (getattr(side, "access", None) for side in sides)
     return next((each for each in found if isinstance(each, Access) and each.given), LOCAL)
 
 

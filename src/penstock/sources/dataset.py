@@ -120,7 +120,7 @@ class Files:
             parts = pool.map(
                 lambda each: reading(each.path, lambda _: plan(each, field, footers), self.access), self.found
             )
-            fragments = tuple(part for each in parts for part in each)
+            fragments = tuple(part for piece in parts for part in piece)
         return Dataset(self.schema, fragments, self.access, footers)
 
     @property

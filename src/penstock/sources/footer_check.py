@@ -135,7 +135,7 @@ def _schema(data: bytes, at: int, kind: int) -> tuple[tuple[Leaf, ...], int]:
     elements, at = value(data, at, kind, 1)
     if kind != LIST or not elements or not all(isinstance(each, dict) for each in elements):
         raise DamagedError("the schema is no list of columns")
-    return tuple(_leaf(each, *levels) for each, levels in _levels(elements)), at
+    return tuple(_leaf(level, *levels) for level, levels in _levels(elements)), at
 
 
 def _levels(elements: Sequence[Struct]) -> Iterator[tuple[Struct, tuple[int, int]]]:
@@ -238,20 +238,20 @@ def _chunk(data: bytes, at: int, leaf: Leaf, known: Shapes) -> int:
     return end
 
 
-def _check_statistics(told: object, leaf: Leaf) -> None:
-    if not isinstance(told, dict):
+def _check_statistics(reported: object, leaf: Leaf) -> None:
+    if not isinstance(reported, dict):
         raise DamagedError("a column has no statistics where they should be")
-    for bound in (told[number] for number in _BOUNDS if number in told):
+    for bound in (reported[number] for number in _BOUNDS if number in reported):
         if not isinstance(bound, bytes) or len(bound) < leaf.width:
             raise DamagedError("a statistic is shorter than a value of its column")
 
 
-def _check_sizes(told: object, leaf: Leaf) -> None:
+def _check_sizes(reported: object, leaf: Leaf) -> None:
     """Check size statistics: levels are counted for each level of the column or not at all, text bytes for texts only."""
-    if not isinstance(told, dict) or (_TEXT_BYTES in told and leaf.type != _BYTES):
+    if not isinstance(reported, dict) or (_TEXT_BYTES in reported and leaf.type != _BYTES):
         raise DamagedError("a column has no sizes where they should be")
     for number, levels in ((_REPEATS, leaf.repeated), (_OPTIONS, leaf.optional)):
-        counts = told.get(number, [])
+        counts = reported.get(number, [])
         if not isinstance(counts, list) or len(counts) not in (0, levels + 1):
             raise DamagedError("a column has sizes of other levels than the schema says")
 

@@ -67,19 +67,19 @@ class Fragment:
         )
 
 
-_NAMES = tuple(each.name for each in fields(Fragment))
+_NAMES = tuple(field.name for field in fields(Fragment))
 
 
 def joined(fragments: Iterable[Fragment], rows: int) -> Iterator[Fragment]:
     """Merge adjacent fragments of a file up to `rows` rows."""
     held: list[Fragment] = []
     count = 0
-    for each in fragments:
-        count += each.rows or 0
-        if held and not (held[-1].joins(each) and count <= rows):
+    for fragment in fragments:
+        count += fragment.rows or 0
+        if held and not (held[-1].joins(fragment) and count <= rows):
             yield _join(held)
-            held, count = [], each.rows or 0
-        held.append(each)
+            held, count = [], fragment.rows or 0
+        held.append(fragment)
     if held:
         yield _join(held)
 
@@ -91,12 +91,12 @@ def _join(parts: Sequence[Fragment]) -> Fragment:
     return replace(
         first,
         row_groups=(first.row_groups[0], last.row_groups[1]),
-        rows=_of_all(sum, [each.rows for each in parts]),
-        size=_of_all(sum, [each.size for each in parts]),
-        time_min=_of_all(min, [each.time_min for each in parts]),
-        time_max=_of_all(max, [each.time_max for each in parts]),
+        rows=_of_all(sum, [part.rows for part in parts]),
+        size=_of_all(sum, [part.size for part in parts]),
+        time_min=_of_all(min, [part.time_min for part in parts]),
+        time_max=_of_all(max, [part.time_max for part in parts]),
         ordered=_ordered(parts),
-        deletes=tuple(text for each in parts for text in each.deletes),
+        deletes=tuple(text for part in parts for text in part.deletes),
     )
 
 
@@ -110,7 +110,7 @@ def _ordered(parts: Sequence[Fragment]) -> bool | None:
         before.time_max is not None and after.time_min is not None and before.time_max <= after.time_min
         for before, after in pairwise(parts)
     )
-    return True if follow and all(each.ordered for each in parts) else None
+    return True if follow and all(part.ordered for part in parts) else None
 
 
 def _checked(given: dict[str, object]) -> Fragment:
@@ -135,7 +135,7 @@ def _checked(given: dict[str, object]) -> Fragment:
                 (_text(name), None if value is None else _text(value)) for name, value in partition
             )
             names = tuple((_text(ours), _text(theirs)) for ours, theirs in renamed)
-            gone = tuple(_text(each) for each in deletes)
+            gone = tuple(_text(delete) for delete in deletes)
             return Fragment(path, format, range_, rows, first, last, ordered, values, size, gone, names)
     raise ValueError
 

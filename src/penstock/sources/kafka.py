@@ -152,7 +152,7 @@ class LiveTopic:
         """Read messages as they arrive; see `arrivals`."""
         names = list(self.schema.names if columns is None else columns)
         given = self.arrivals(self.decoder.time, self.decoder.on_bad)
-        return (each.batch.select(names) for each in given)
+        return (argument.batch.select(names) for argument in given)
 
     def arrivals(self, time: str, on_bad: str) -> Iterator[Arrived]:
         """Read messages as they arrive, from the oldest, with their split.
@@ -209,11 +209,15 @@ def check_options(options: Mapping[str, str]) -> None:
             raise SourceError(f"the option {name!r} of scan_kafka is set by the source itself; leave it out")
 
 
-def _refused(topic: str, options: Mapping[str, str], told: str) -> str:
+def _refused(topic: str, options: Mapping[str, str], reported: str) -> str:
     """Name the option that librdkafka rejects. The original message is not shown, since it may quote values."""
-    named = sorted((name for name in options if f'"{name}"' in told or f"{name} " in told), key=len)
+    named = sorted((name for name in options if f'"{name}"' in reported or f"{name} " in reported), key=len)
     which = f"the option {named[-1]!r}" if named else "an option, or servers"
-    why = "there is no such option" if "No such configuration property" in told else "its value is not valid"
+    why = (
+        "there is no such option"
+        if "No such configuration property" in reported
+        else "its value is not valid"
+    )
     return f"{which} of topic {topic!r} is refused by librdkafka: {why}; see its list of configuration properties"
 
 

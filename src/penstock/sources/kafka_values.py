@@ -122,7 +122,7 @@ class Decoder:
             return self._with_own(self._json(list(map(_value, messages))), messages)
         if self.format in _AVRO:
             return self._with_own(self._avro(list(map(_value, messages))), messages)
-        rows = [self._with_own(self._arrow(each.value()), [each]) for each in messages]
+        rows = [self._with_own(self._arrow(message.value()), [message]) for message in messages]
         return one_batch(pa.Table.from_batches(rows, self.schema).combine_chunks())
 
     def _json(self, values: Sequence[bytes | None]) -> pa.Table:
@@ -160,7 +160,7 @@ class Decoder:
         where = f"topic {self.topic!r}"
         if field.name not in _OWN:
             return cast(table.column(field.name).combine_chunks(), field.type, field.name, where)
-        values = [_OWN[field.name](each) for each in messages]
+        values = [_OWN[field.name](message) for message in messages]
         if len(messages) == 1:
             values *= table.num_rows
         try:

@@ -82,7 +82,7 @@ class LiveFiles:
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Read files as they arrive. A malformed record is an error."""
         names = list(self.schema.names if columns is None else columns)
-        return (each.batch.select(names) for each in self.arrivals(self.schema.names[0], "fail"))
+        return (arrival.batch.select(names) for arrival in self.arrivals(self.schema.names[0], "fail"))
 
     def arrivals(self, time: str, on_bad: str) -> Iterator[Arrived]:
         """Read files as they arrive. An empty batch signals that nothing has arrived, so that other sources can run."""

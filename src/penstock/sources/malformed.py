@@ -109,8 +109,8 @@ def good_and_bad(
         return [decode(items)], []
     except FAILURES as error:
         if len(items) == 1:
-            told = None if reason is None else reason(items[0])
-            return [], [(items[0], told or reason_of(error))]
+            reported = None if reason is None else reason(items[0])
+            return [], [(items[0], reported or reason_of(error))]
     if reason is not None and len(items) <= _FEW:
         return _checked(items, decode, reason)
     middle = len(items) // 2
@@ -123,10 +123,14 @@ def _checked(
     items: Sequence[T], decode: Callable[[Sequence[T]], pa.RecordBatch], reason: Callable[[T], str | None]
 ) -> tuple[list[pa.RecordBatch], list[tuple[T, str]]]:
     """Drop the records that are certainly bad, then decode the others."""
-    told = [reason(item) for item in items]
-    good, more = good_and_bad([item for item, why in zip(items, told, strict=True) if why is None], decode)
+    reported = [reason(item) for item in items]
+    good, more = good_and_bad(
+        [item for item, why in zip(items, reported, strict=True) if why is None], decode
+    )
     found = {id(item): why for item, why in more}
-    reasons = (why if why is not None else found.get(id(item)) for item, why in zip(items, told, strict=True))
+    reasons = (
+        why if why is not None else found.get(id(item)) for item, why in zip(items, reported, strict=True)
+    )
     return good, [(item, why) for item, why in zip(items, reasons, strict=True) if why is not None]
 
 

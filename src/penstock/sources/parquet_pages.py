@@ -86,9 +86,9 @@ def _walked(file: int, at: int, end: int, codec: str) -> Iterator[Page]:
 def _page(head: Struct, body: tuple[int, int], codec: str) -> Page:
     form = {_FIRST: _FIRST_FORM, _SECOND: _SECOND_FORM}[head[_KIND]]
     about = head[form]
-    told = about[_STATISTICS[form]]
-    low, high = (_number(told[each]) for each in (_LOW, _HIGH))
-    if told[_NULLS] != 0 or low > high or not told.get(_HIGH_EXACT, True):
+    reported = about[_STATISTICS[form]]
+    low, high = (_number(reported[each]) for each in (_LOW, _HIGH))
+    if reported[_NULLS] != 0 or low > high or not reported.get(_HIGH_EXACT, True):
         raise ValueError("a page does not tell its values")
     plain = form == _FIRST_FORM and about[_ENCODING] == _PLAIN
     size = _size(head[_PLAIN_SIZE])

@@ -95,10 +95,10 @@ def _listed(paths: object) -> list[str | os.PathLike[str]]:
     """Normalise one path or several. An empty path is rejected, since it would mean the working directory."""
     given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     several: list[Any] = list(given) if isinstance(given, Iterable) else [given]
-    for each in several:
-        if not isinstance(each, (str, os.PathLike)) or not os.fspath(each):
+    for reduction in several:
+        if not isinstance(reduction, (str, os.PathLike)) or not os.fspath(reduction):
             raise SourceError(
-                f"files are named by strings or paths that are not empty, not by {each!r}; "
+                f"files are named by strings or paths that are not empty, not by {reduction!r}; "
                 "give a path, a glob such as 'events/*.parquet', or a list of them"
             )
     return several

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError, SourceError
 from penstock.sources.paths import require_file
 from penstock.storage.access import LOCAL, Access
-from penstock.storage.store import told
+from penstock.storage.store import reported
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ def unreadable(path: str, reason: Exception, access: Access = LOCAL) -> SourceEr
     if isinstance(reason, UnicodeError):
         why = "a name in it is not valid UTF-8"
     elif access.reaches(path) and isinstance(reason, OSError) and reason.errno is not None:
-        why = told(reason)
+        why = reported(reason)
     else:
         why = _silent(str(reason))
     return SourceError(f"the file {path!r} cannot be read: {why}")

@@ -29,7 +29,7 @@ def packed(numbers: Numbers) -> str:
 def unpacked(texts: Iterable[str]) -> Numbers:
     """Decode row numbers, in order."""
     try:
-        parts = [np.frombuffer(zlib.decompress(binascii.a2b_base64(each)), "<i8") for each in texts]
+        parts = [np.frombuffer(zlib.decompress(binascii.a2b_base64(text)), "<i8") for text in texts]
     except (ValueError, zlib.error):
         raise SourceError(
             "the deleted rows of a fragment cannot be read back: they were not written by this version"

@@ -77,7 +77,7 @@ def inferred(data: Any) -> pa.RecordBatch:
 
 def _rows(rows: Sequence[Any], schema: pa.Schema, where: str) -> pa.RecordBatch:
     _check_rows(rows, where)
-    columns = [(each.name, [row.get(each.name) for row in rows], each.type) for each in schema]
+    columns = [(field.name, [row.get(field.name) for row in rows], field.type) for field in schema]
     if not (rows and rows[0].keys() >= set(schema.names)):
         _check_names(dict.fromkeys(name for row in rows for name in row) or schema.names, schema, where)
     return _batch(columns, where, schema)
@@ -101,7 +101,7 @@ class _Declared(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _declared(schema: pa.Schema) -> _Declared:
-    deciding = (each.name for each in schema if not pa.types.is_nested(each.type))
+    deciding = (field.name for field in schema if not pa.types.is_nested(field.type))
     return _Declared(tuple(schema.names), tuple(schema.types), next(deciding, None))
 
 

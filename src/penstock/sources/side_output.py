@@ -20,7 +20,7 @@ import pyarrow as pa
 from penstock.atomic_write import draft
 from penstock.errors import SourceError
 from penstock.storage.access import LOCAL, Access
-from penstock.storage.store import told
+from penstock.storage.store import reported
 
 
 def put(folder: str, name: str, table: pa.Table, access: Access = LOCAL) -> None:
@@ -112,4 +112,6 @@ def _files(folder: str, stem: str) -> int:
 
 
 def _refused(folder: str, error: OSError) -> SourceError:
-    return SourceError(f"nothing can be written to the folder {folder!r}: {told(error)}; check its rights")
+    return SourceError(
+        f"nothing can be written to the folder {folder!r}: {reported(error)}; check its rights"
+    )

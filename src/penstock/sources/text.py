@@ -94,9 +94,9 @@ class _Search:
             yield self._sifted(batch, records, [], batch.num_rows)
             return
         for part in divided:
-            for each in (self.parts if len(divided) > 1 else self.alone)(part, number, line):
-                yield each
-                number += each[2]
+            for piece in (self.parts if len(divided) > 1 else self.alone)(part, number, line):
+                yield piece
+                number += piece[2]
             line += ends(part)
 
     def _divided(self, text: bytes) -> Iterator[bytes]:
@@ -126,11 +126,11 @@ class _Search:
         """Remove the rows without a time, and add locations to malformed records."""
         if self._untimed(batch):
             there = batch.column(self.time).is_valid()
-            missing = [each for each, timed in zip(records, there.to_pylist(), strict=True) if not timed]
+            missing = [record for record, timed in zip(records, there.to_pylist(), strict=True) if not timed]
             batch, bad = batch.filter(there), [*bad, *((each, NO_TIME) for each in missing)]
         found = sorted(bad, key=lambda pair: pair[0].number)
-        told = (Bad(each.text, f"line {each.line}: {why}", self.path, each.number) for each, why in found)
-        return batch, tuple(told), count
+        reported = (Bad(each.text, f"line {each.line}: {why}", self.path, each.number) for each, why in found)
+        return batch, tuple(reported), count
 
     def _untimed(self, batch: pa.RecordBatch) -> bool:
         return self.time is not None and batch.column(self.time).null_count > 0
@@ -140,7 +140,7 @@ class _Search:
 
     def _rows(self, records: Sequence[Record]) -> pa.RecordBatch:
         try:
-            batch = self._decoded(b"\n".join(each.text for each in records))
+            batch = self._decoded(b"\n".join(record.text for record in records))
         except FAILURES:
             if len(records) == 1:
                 raise ValueError(self._fault(records[0])) from None

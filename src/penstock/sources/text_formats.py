@@ -168,7 +168,7 @@ def csv_head(path: str, file: Any, size: int) -> tuple[tuple[str, ...], bytes, i
 
 def _names(path: str, head: bytes, marks: Dialect) -> tuple[str, ...]:
     try:
-        return tuple(each.decode() for each in marks.fields(head))
+        return tuple(column.decode() for column in marks.fields(head))
     except UnicodeDecodeError:
         raise SchemaMismatchError(
             f"the header of the file {path!r} has a column name that is not valid UTF-8; rename the column"

@@ -144,10 +144,10 @@ class Paged:
     def runs(self, numbers: Sequence[int]) -> Iterator[tuple[list[int], PagedTimes | None]]:
         """Cut row groups into runs whose page headers give nearly all times, and others."""
         starts = starts_of(self.metadata)
-        told = {number: self._stretches(number, starts[number]) for number in numbers}
-        for known, run in groupby(numbers, key=lambda number: told[number] is not None):
+        reported = {number: self._stretches(number, starts[number]) for number in numbers}
+        for known, run in groupby(numbers, key=lambda number: reported[number] is not None):
             held = list(run)
-            stretches = [each for number in held for each in told[number] or ()]
+            stretches = [each for number in held for each in reported[number] or ()]
             yield (
                 held,
                 PagedTimes(self.field.name, self.field.type, stretches, self._times) if known else None,

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial, reduce
 from itertools import product
 
 import pyarrow as pa
 
 from penstock.expr import logic
-from penstock.expr.nodes import Call, Column, Expr, IsIn, Literal
+from penstock.expr.nodes import Call, Column, Expr, IsIn, Literal, fold
 from penstock.expr.order import compare
 from penstock.types.arrow import kind_of
 
@@ -61,15 +62,19 @@ def may_pass(predicate: Expr | None, ranges: Mapping[str, Range]) -> bool:
 
 def possible(expr: Expr, ranges: Mapping[str, Range]) -> Outcomes:
     """Return the possible outcomes of a boolean expression."""
+    return fold(expr, lambda node, parts: _outcomes(node, parts, ranges))
+
+
+def _outcomes(expr: Expr, parts: tuple[Outcomes, ...], ranges: Mapping[str, Range]) -> Outcomes:
     match expr:
         case Literal(value=bool() | None as value):
             return frozenset({value})
-        case Call("and", (left, right)):
-            return _pairs(logic.both, possible(left, ranges), possible(right, ranges))
-        case Call("or", (left, right)):
-            return _pairs(logic.either, possible(left, ranges), possible(right, ranges))
-        case Call("not", (arg,)):
-            return frozenset(None if each is None else not each for each in possible(arg, ranges))
+        case Call("and"):
+            return reduce(partial(_pairs, logic.both), parts)
+        case Call("or"):
+            return reduce(partial(_pairs, logic.either), parts)
+        case Call("not"):
+            return frozenset(None if part is None else not part for part in parts[0])
         case Call("is_null", (Column(name),)):
             return _null_test(ranges.get(name), when_null=True)
         case Call("is_not_null", (Column(name),)):

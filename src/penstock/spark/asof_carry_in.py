@@ -73,9 +73,9 @@ def _chained(first: Piece, rest: Iterator[Piece]) -> Iterator[Piece]:
 
 def _row_groups(pieces: Iterable[Piece]) -> set[tuple[str, int]]:
     return {
-        (each.fragment.path, number)
-        for each in pieces
-        for number in range(*(each.fragment.row_groups or (0, 0)))
+        (piece.fragment.path, number)
+        for piece in pieces
+        for number in range(*(piece.fragment.row_groups or (0, 0)))
     }
 
 
@@ -94,7 +94,7 @@ class LookBack:
 
     def __init__(self, compiled: Compiled, carry: Carry, pieces: Iterator[Piece]) -> None:
         self._compiled, self._carry, self._pieces = compiled, carry, pieces
-        self._source = next(each for each in sources_of(compiled.plan) if each.name == carry.right)
+        self._source = next(source for source in sources_of(compiled.plan) if source.name == carry.right)
         self._known = KeySet()
 
     def needed_by(self, batches: Sequence[pa.RecordBatch]) -> Iterator[Rows]:
@@ -116,7 +116,7 @@ class LookBack:
         batches = list(self._counting(piece))
         keys = [_keys(batch, names) for batch in batches]
         chosen = [
-            batch.filter(flags(self._known.lacks(each))) for batch, each in zip(batches, keys, strict=True)
+            batch.filter(flags(self._known.lacks(key))) for batch, key in zip(batches, keys, strict=True)
         ]
         self._known.add(*keys)
         return [batch for batch in chosen if batch.num_rows]
@@ -167,7 +167,7 @@ class KeySet:
 
     def add(self, *keys: pa.RecordBatch) -> None:
         """Add keys."""
-        new = [each.filter(flags(self.lacks(each))) for each in keys]
+        new = [key.filter(flags(self.lacks(key))) for key in keys]
         if not any(each.num_rows for each in new):
             return
         held = [] if self._held is None else [self._held]
@@ -193,7 +193,9 @@ class KeySet:
 
     def lacking(self, several: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
         """Return the distinct keys that are not in the set; None if all are."""
-        missing = [each.filter(flags(lacks)) for each in several if (lacks := self.lacks(each)).any()]
+        missing = [
+            reduction.filter(flags(lacks)) for reduction in several if (lacks := self.lacks(reduction)).any()
+        ]
         return _distinct(pa.Table.from_batches(missing)).to_batches()[0] if missing else None
 
     def _coded(self, keys: pa.RecordBatch) -> pa.Array:

@@ -45,7 +45,7 @@ def as_of_by_union(left: DataFrame, right: DataFrame, time: str, by: str, kept: 
     from pyspark.sql import Window  # noqa: PLC0415
     from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
 
-    types = {each.name: each.dataType for each in (*left.schema.fields, *right.schema.fields)}
+    types = {field.name: field.dataType for field in (*left.schema.fields, *right.schema.fields)}
     nothing = {name: sf.lit(None).cast(types[name]).alias(name) for name in (kept, value)}
     ours = left.select(time, by, kept, nothing[value], sf.lit(1).alias("_side"))
     theirs = right.select(time, by, nothing[kept], value, sf.lit(0).alias("_side"))

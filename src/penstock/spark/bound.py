@@ -125,6 +125,6 @@ def from_spark(
 
 def _delay(frame: Any, time: str) -> Duration | None:
     """Read the delay of `withWatermark` from the column's metadata. Spark drops it from a bounded DataFrame."""
-    column = next((each for each in frame.schema.fields if each.name == time), None)
+    column = next((field for field in frame.schema.fields if field.name == time), None)
     noted = None if column is None else column.metadata.get("spark.watermarkDelayMs")
     return None if noted is None else timedelta(milliseconds=noted)

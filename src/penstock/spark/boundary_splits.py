@@ -23,7 +23,7 @@ MOST_LOOKING_BACK = 16
 
 def session_slices(pieces: Sequence[Piece], gap: int, tasks: int) -> tuple[Part, ...] | None:
     """Assign each task the sessions that start in a time range. Returns None unless files are in time order."""
-    held = [each for each in pieces if each.fragment.rows]
+    held = [piece for piece in pieces if piece.fragment.rows]
     starts = [each.fragment.time_min or 0 for each in held]
     if any(later < earlier for earlier, later in pairwise(starts)):
         return None
@@ -37,7 +37,7 @@ def count_slices(
     pieces: Sequence[Piece], border: Counts, source: Source, tasks: int
 ) -> tuple[Part, ...] | None:
     """Assign each task the windows that end in its rows. Returns None if footers do not determine the row numbers."""
-    held = [each for each in pieces if each.fragment.rows]
+    held = [piece for piece in pieces if piece.fragment.rows]
     if not _follow_each_other(held, source) or not _all_have_times(held, source):
         return None
     firsts = [each.first_row for each in held]
@@ -49,7 +49,7 @@ def count_slices(
 
 def carried_slices(pieces: Sequence[Piece], halo: Halo, right: Source, tasks: int) -> tuple[Part, ...] | None:
     """Assign each task a time range with look-back. Returns None unless the right stream is in time order."""
-    behind = [each for each in pieces if each.stream == right.name and each.fragment.rows]
+    behind = [piece for piece in pieces if piece.stream == right.name and piece.fragment.rows]
     if tasks > MOST_LOOKING_BACK or not _follow_each_other(behind, right):
         return None
     return tuple(replace(part, by=CARRIED) for part in time_slices(pieces, halo, tasks))
@@ -75,7 +75,7 @@ def _runs(
 
 def _follow_each_other(pieces: Sequence[Piece], source: Source) -> bool:
     """Check that pieces do not overlap in row order. With a sequence column, adjacent pieces may not share a time."""
-    fragments = [each.fragment for each in pieces]
+    fragments = [piece.fragment for piece in pieces]
     least = 0 if source.sequence is None else 1
     return not any(each.deletes or each.renamed for each in fragments) and all(
         (later.time_min or 0) - (earlier.time_max or 0) >= least for earlier, later in pairwise(fragments)
@@ -85,8 +85,8 @@ def _follow_each_other(pieces: Sequence[Piece], source: Source) -> bool:
 def _all_have_times(pieces: Sequence[Piece], source: Source) -> bool:
     """Check that no row lacks a time, by the footers. A row without a time has a number but is dropped."""
     groups: dict[str, set[int]] = {}
-    for each in pieces:
-        groups.setdefault(each.fragment.path, set()).update(range(*(each.fragment.row_groups or (0, 0))))
+    for piece in pieces:
+        groups.setdefault(piece.fragment.path, set()).update(range(*(piece.fragment.row_groups or (0, 0))))
     return all(reading(path, lambda _: _timed(path, numbers, source)) for path, numbers in groups.items())  # noqa: B023 - the lambda is called immediately
 
 

@@ -83,15 +83,17 @@ def to_spark(
     refuse_quarantine(stream.plan, bound)
     stream, bound = handed_over(stream, bound, spark)
     physical = planned(stream.compiled(), bound, strategy, tasks or parallelism(spark))
-    accesses = {name: each for name, each in accesses_of(spark, stream.plan, bound).items() if each.given}
+    accesses = {
+        name: access for name, access in accesses_of(spark, stream.plan, bound).items() if access.given
+    }
     return Wiring(spark, physical, zone_of(spark), packed_tables(stream), accesses).frame()
 
 
 def explain(stream: Stream, tasks: int = 2) -> str:
     """Describe how a query would run on Spark over its bound data. Unbound streams are planned as DataFrames."""
     known = stream.data
-    sources = {each.name: each for each in sources_of(stream.plan)}
-    missing = {name: _imagined(each) for name, each in sources.items() if name not in known}
+    sources = {source.name: source for source in sources_of(stream.plan)}
+    missing = {name: _imagined(source) for name, source in sources.items() if name not in known}
     bound = bind_all(stream, None, missing)
     if needs_shards(stream.compiled(), {name: each for name, each in bound.items() if name not in missing}):
         return explained(stream.compiled())
@@ -137,7 +139,9 @@ def bound_data(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[s
     refuse_arrival(sources_of(stream.plan), "to_spark")
     sources = {source.name: source for source in sources_of(stream.plan)}
     given = named_bindings(sources, _sole(sources, data) if is_frame(data) else data, bindings)
-    frames = {name: bound_for(each, sources[name]) for name, each in given.items() if is_frame(each)}
+    frames = {
+        name: bound_for(argument, sources[name]) for name, argument in given.items() if is_frame(argument)
+    }
     found = bind_all(stream, None, {**given, **frames})
     for name, each in found.items():
         if isinstance(each, Frame):
@@ -219,7 +223,7 @@ class Wiring:
             if sorted_frame is not None:
                 return sorted_frame
         made = cut(self.compiled, keys)
-        senders = {name: (Query.of(each.plan), each.keys) for name, each in made.senders.items()}
+        senders = {name: (Query.of(sender.plan), sender.keys) for name, sender in made.senders.items()}
         send = Send(senders, shards)
         send = replace(send, hot=self._hot(send))
         sent = self._produced(send, SPARK_SCHEMA).repartition(shards, "shard")
@@ -240,11 +244,11 @@ class Wiring:
 
         ((stream, bound),) = self.physical.frames.items()
         names = keys.get(inputs_of(self.compiled)[stream], ())
-        if not all(isinstance(each, Column) for each in names):
+        if not all(isinstance(column_name, Column) for column_name in names):
             return None
         source = next(each for each in sources_of(self.compiled.plan) if each.name == stream)
         columns = self.compiled.columns[stream]
-        by = [_partition_column(sf, bound.schema, each.name) for each in names]
+        by = [_partition_column(sf, bound.schema, column_name.name) for column_name in names]
         rows = (
             self._pruned(stream, bound).repartition(shards, *by)
             if by

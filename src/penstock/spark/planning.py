@@ -53,7 +53,7 @@ class Physical:
 
     @property
     def shards(self) -> int:
-        rows = sum(each.fragment.rows or 0 for each in self.pieces)
+        rows = sum(piece.fragment.rows or 0 for piece in self.pieces)
         return max(self.tasks, -(-rows // MOST_ROWS_PER_SHARD))
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ def _facts(slices: Sequence[Part] | None, pieces: Sequence[Piece], files: bool, 
 
 
 def _tasks_worth(pieces: Sequence[Piece], tasks: int) -> int:
-    rows = [each.fragment.rows for each in pieces]
+    rows = [piece.fragment.rows for piece in pieces]
     if None in rows:
         return tasks
     total = sum(row or 0 for row in rows)

@@ -5,11 +5,13 @@ Only predicates that Spark certainly evaluates like Penstock are translated. The
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.expr.nodes import Call, Column, Expr, IsIn, Literal
+from penstock.expr.nodes import Call, Column, Expr, IsIn, Literal, fold
 from penstock.spark.order import quoted
 from penstock.types.arrow import kind_of
 
@@ -21,20 +23,23 @@ _PLAIN = frozenset({"bool", "int", "string"})
 
 def spark_filter(expr: Expr, schema: pa.Schema) -> SparkColumn | None:
     """Translate a predicate, or as many terms of a conjunction as possible; None if there are none."""
+    return fold(expr, lambda node, parts: _translated(node, parts, schema))
+
+
+def _translated(expr: Expr, parts: tuple[SparkColumn | None, ...], schema: pa.Schema) -> SparkColumn | None:
     from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
 
+    known = [part for part in parts if part is not None]
     match expr:
-        case Call("and", (left, right)):
-            parts = [found for each in (left, right) if (found := spark_filter(each, schema)) is not None]
-            return parts[0] & parts[1] if len(parts) == 2 else next(iter(parts), None)
-        case Call("or", (left, right)):
-            one, other = spark_filter(left, schema), spark_filter(right, schema)
-            return None if one is None or other is None else one | other
+        case Call("and"):
+            return reduce(and_, known) if known else None
+        case Call("or"):
+            return reduce(or_, known) if len(known) == len(parts) else None
         case Call("is_null" | "is_not_null" as name, (Column(column),)) if column in schema.names:
             return sf.isnull(quoted(column)) if name == "is_null" else sf.isnotnull(quoted(column))
         case Call("eq" | "ne" | "lt" | "le" | "gt" | "ge" as name, (Column(column), Literal() as value)):
-            known = _known(column, [value], schema)
-            return _compared(name, sf.col(quoted(column)), sf.lit(value.value)) if known else None
+            alike = _known(column, [value], schema)
+            return _compared(name, sf.col(quoted(column)), sf.lit(value.value)) if alike else None
         case IsIn(Column(column), values) if _known(column, values, schema):
             return sf.col(quoted(column)).isin([each.value for each in values])
         case _:

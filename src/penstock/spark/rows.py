@@ -90,13 +90,13 @@ def _stored(columns: Sequence[str], source: Source) -> list[str]:
 
 def _in_turns(pieces: Sequence[Piece]) -> Sequence[Piece]:
     """Interleave the pieces of several streams by time, unless that would reorder one of the streams."""
-    streams = {each.stream for each in pieces}
-    if len(streams) == 1 or any(each.fragment.time_min is None for each in pieces):
+    streams = {piece.stream for piece in pieces}
+    if len(streams) == 1 or any(piece.fragment.time_min is None for piece in pieces):
         return pieces
     ordered = sorted(pieces, key=lambda each: each.fragment.time_min or 0)
     kept = all(
         [each for each in ordered if each.stream == stream]
-        == [each for each in pieces if each.stream == stream]
+        == [piece for piece in pieces if piece.stream == stream]
         for stream in streams
     )
     return ordered if kept else pieces
@@ -141,9 +141,9 @@ def _last_time(batches: Sequence[pa.RecordBatch], source: Source) -> int | None:
 
 def run_through(session: Session, rows: Iterable[Rows]) -> Iterator[pa.RecordBatch]:
     """Push rows, and yield results as they become complete."""
-    for each in rows:
-        if each.first_row is not None:
-            session.number_from(each.stream, each.first_row)
-        yield from session.push(each.stream, *each.batches)
-        if each.watermark is not None:
-            yield from session.advance(each.watermark, each.stream)
+    for row in rows:
+        if row.first_row is not None:
+            session.number_from(row.stream, row.first_row)
+        yield from session.push(row.stream, *row.batches)
+        if row.watermark is not None:
+            yield from session.advance(row.watermark, row.stream)

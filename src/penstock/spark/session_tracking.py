@@ -46,9 +46,9 @@ class Chains:
         ready, waiting = [], []
         for words, ticks in self._waiting:
             early = ticks < mark
-            ready.append(([each[early] for each in words], ticks[early]))
+            ready.append(([word[early] for word in words], ticks[early]))
             if not early.all():
-                waiting.append(([each[~early] for each in words], ticks[~early]))
+                waiting.append(([word[~early] for word in words], ticks[~early]))
         self._waiting = waiting
         self._join(ready)
         alive = self._last + self._gap >= mark
@@ -66,13 +66,13 @@ class Chains:
         ]
         ticks = np.concatenate([each for _, each in (*known, *rows)])
         ours = np.concatenate([self._ours, self._starts_here(ticks[len(self._last) :])])
-        varying = [each for each in columns if len(each) and each.min() != each.max()]
+        varying = [column for column in columns if len(column) and column.min() != column.max()]
         order = np.lexsort((ticks, *varying))
-        columns, ticks, ours = [each[order] for each in columns], ticks[order], ours[order]
+        columns, ticks, ours = [column[order] for column in columns], ticks[order], ours[order]
         begins = np.ones(len(ticks), bool)
         begins[1:] = np.diff(ticks) > self._gap
         another = np.ones(len(ticks), bool)
-        another[1:] = np.any([each[1:] != each[:-1] for each in columns], axis=0)
+        another[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
         begins |= another
         first = np.flatnonzero(begins)[np.cumsum(begins) - 1]
         last_of_key = np.append(another[1:], True) if len(ticks) else another
@@ -89,7 +89,7 @@ class Chains:
         return here
 
     def _keep(self, chosen: np.ndarray) -> None:
-        self._words = [each[chosen] for each in self._words]
+        self._words = [word[chosen] for word in self._words]
         self._last, self._ours = self._last[chosen], self._ours[chosen]
 
 
@@ -100,7 +100,7 @@ def key_words(columns: Sequence[pa.Array], rows: int) -> list[np.ndarray]:
     for place, column in enumerate(columns):
         null = column.is_null().to_numpy(zero_copy_only=False)
         nulls |= null.astype(np.int64) << place
-        words += [np.where(null, np.int64(0), each) for each in _words(column)]
+        words += [np.where(null, np.int64(0), word) for word in _words(column)]
     return [*words, nulls]
 
 

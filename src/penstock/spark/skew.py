@@ -96,7 +96,7 @@ def hot_keys(sample: Iterable[np.ndarray], stream: str, shards: int) -> Hot | No
 def stream_to_spread(compiled: Compiled, pieces: Sequence[Piece]) -> str | None:
     """Choose the stream whose hot keys are spread: among the permitted ones, the one with most rows in files."""
     rows: Mapping[str, int] = {
-        name: sum(each.fragment.rows or 0 for each in pieces if each.stream == name)
+        name: sum(piece.fragment.rows or 0 for piece in pieces if piece.stream == name)
         for name in spreadable(compiled.program)
     }
     return max(rows, key=lambda name: rows[name]) if any(rows.values()) else None

@@ -82,7 +82,7 @@ def _from_a_window_on(compiled: Compiled, border: Counts, part: Part) -> Iterato
     """Read a slice, skipping the rows before the first window start."""
     (source,) = sources_of(compiled.plan)
     left = -part.pieces[0].first_row % border.every if part.pieces else 0
-    counted = list(accumulate(each.fragment.rows or 0 for each in part.pieces))
+    counted = list(accumulate(piece.fragment.rows or 0 for piece in part.pieces))
     head = bisect_right(counted, left) + 1 if left else 0  # pieces are ordered; rows of a piece may not be
     first = [batch for rows in rows_of_part(compiled, Part(part.pieces[:head])) for batch in rows.batches]
     if first:

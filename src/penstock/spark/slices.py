@@ -49,17 +49,17 @@ class Part:
 
     @property
     def rows(self) -> int:
-        return sum(each.fragment.rows or 0 for each in self.pieces)
+        return sum(piece.fragment.rows or 0 for piece in self.pieces)
 
 
 def time_known(pieces: Sequence[Piece]) -> bool:
     """Check that every piece with rows has a known time range and row count."""
     return all(
-        each.fragment.time_min is not None
-        and each.fragment.time_max is not None
-        and each.fragment.rows is not None
-        for each in pieces
-        if each.fragment.rows != 0
+        piece.fragment.time_min is not None
+        and piece.fragment.time_max is not None
+        and piece.fragment.rows is not None
+        for piece in pieces
+        if piece.fragment.rows != 0
     )
 
 
@@ -88,7 +88,7 @@ def longest(parts: Sequence[Part]) -> int:
 
 def even_parts(pieces: Sequence[Piece], tasks: int) -> tuple[Part, ...]:
     """Assign each task a run of adjacent pieces with about equal row counts."""
-    weights = list(accumulate(each.fragment.rows or each.fragment.size or 1 for each in pieces))
+    weights = list(accumulate(piece.fragment.rows or piece.fragment.size or 1 for piece in pieces))
     if not weights:
         return (Part(()),)
     bounds = [bisect_left(weights, weights[-1] * part / tasks) + 1 for part in range(1, tasks)]
@@ -98,13 +98,13 @@ def even_parts(pieces: Sequence[Piece], tasks: int) -> tuple[Part, ...]:
 
 def read_again(parts: Sequence[Part], pieces: Sequence[Piece]) -> float:
     """Return the ratio of rows read by all tasks to rows stored."""
-    return sum(part.rows for part in parts) / max(sum(each.fragment.rows or 0 for each in pieces), 1)
+    return sum(part.rows for part in parts) / max(sum(piece.fragment.rows or 0 for piece in pieces), 1)
 
 
 def _cuts(pieces: Sequence[Piece], tasks: int) -> list[int]:
     """Choose the start times of slices: starts of row groups, after equal shares of the rows."""
     starts = sorted(
-        (each.fragment.time_min or 0, each.fragment.rows or 0) for each in pieces if each.fragment.rows
+        (piece.fragment.time_min or 0, piece.fragment.rows or 0) for piece in pieces if piece.fragment.rows
     )
     counted = list(accumulate(rows for _, rows in starts))
     if not counted:
@@ -128,7 +128,7 @@ class _Timeline:
 
 
 def _timeline(pieces: Sequence[Piece]) -> _Timeline:
-    held = ((place, each) for place, each in enumerate(pieces) if each.fragment.rows)
+    held = ((place, piece) for place, piece in enumerate(pieces) if piece.fragment.rows)
     places = sorted(held, key=lambda pair: pair[1].fragment.time_min or 0)
     first = (each.fragment.time_min or 0 for _, each in places)
     last = (each.fragment.time_max or 0 for _, each in places)
@@ -158,10 +158,10 @@ def _joined(given: Sequence[Piece]) -> list[Piece]:
     for stream, several in groupby(given, key=lambda each: each.stream):
         pieces = list(several)
         firsts = {
-            (each.fragment.path, each.fragment.row_groups and each.fragment.row_groups[0]): each.first_row
-            for each in pieces
+            (piece.fragment.path, piece.fragment.row_groups and piece.fragment.row_groups[0]): piece.first_row
+            for piece in pieces
         }
-        for fragment in joined((each.fragment for each in pieces), JOINED_ROWS):
+        for fragment in joined((piece.fragment for piece in pieces), JOINED_ROWS):
             place = fragment.path, fragment.row_groups and fragment.row_groups[0]
             made.append(Piece(stream, fragment, firsts[place], pieces[0].access))
     return made
@@ -169,7 +169,7 @@ def _joined(given: Sequence[Piece]) -> list[Piece]:
 
 def as_json(part: Part) -> dict[str, object]:
     """Encode a part as JSON values."""
-    pieces = [[each.stream, each.fragment.to_json(), each.first_row] for each in part.pieces]
+    pieces = [[piece.stream, piece.fragment.to_json(), piece.first_row] for piece in part.pieces]
     bounds = {"low": part.low, "high": part.high, "by": part.by, "borrowed": part.borrowed}
     return {"pieces": pieces, **bounds}
 

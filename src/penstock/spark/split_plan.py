@@ -7,15 +7,14 @@ which may be computed. The query itself runs after it. A time implied by the row
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, get_args
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from penstock.compile import Compiled, compile_plan
 from penstock.expr.nodes import Column, Expr, Field
 from penstock.ir.nodes import Input
-from penstock.plan.nodes import Filter, Plan, Project, Source
+from penstock.plan.nodes import Filter, Plan, Project, Source, rewrite
 from penstock.plan.schema import source_schema, sources_of
 
 
@@ -56,7 +55,7 @@ def cut(compiled: Compiled, keys: Mapping[str, tuple[Expr, ...]]) -> Cut:
 
 def inputs_of(compiled: Compiled) -> dict[str, str]:
     """Map each stream to the name of its input object in the program."""
-    return {each.body.stream: each.name for each in compiled.program.objects if isinstance(each.body, Input)}
+    return {obj.body.stream: obj.name for obj in compiled.program.objects if isinstance(obj.body, Input)}
 
 
 def _sender(source: Source, columns: tuple[str, ...], where: Expr | None, keys: tuple[Expr, ...]) -> Sender:
@@ -82,16 +81,4 @@ def stored(source: Source) -> Source:
 
 def with_sources(plan: Plan, change: Callable[[Source], Plan]) -> Plan:
     """Rebuild a plan with its sources replaced."""
-    if isinstance(plan, Source):
-        return change(plan)
-    changed = {each.name: _rebuilt(getattr(plan, each.name), change) for each in fields(plan)}
-    made: Plan = replace(plan, **changed)
-    return made
-
-
-def _rebuilt(value: Any, change: Callable[[Source], Plan]) -> Any:
-    if isinstance(value, get_args(Plan)):
-        return with_sources(value, change)
-    if isinstance(value, tuple) and value and isinstance(value[0], get_args(Plan)):
-        return tuple(with_sources(each, change) for each in value)
-    return value
+    return rewrite(plan, lambda node: change(node) if isinstance(node, Source) else node)

@@ -32,7 +32,7 @@ def accesses_of(spark: SparkSession, plan: Plan, bound: Mapping[str, Bound]) -> 
 
 def _access(spark: SparkSession, source: Source, known: Access) -> Access:
     folders = (source.edges.late_to, source.edges.quarantine_to)
-    uri = next((each for each in folders if isinstance(each, str) and is_uri(each)), None)
+    uri = next((folder for folder in folders if isinstance(folder, str) and is_uri(folder)), None)
     return known if uri is None or known.given else known.or_hadoop(hadoop_settings(spark), uri)
 
 
@@ -62,7 +62,7 @@ def _runtime(spark: SparkSession) -> dict[str, str]:
 def with_access(source: Format, access: Access, **others: Access) -> Format:
     """Return a data source that knows how files are reached. Spark sends it to tasks as code, and shows its name only."""
     given = {"ACCESS": access, **others}
-    if not any(each.given for each in given.values()):
+    if not any(argument.given for argument in given.values()):
         return source
     name = f"{source.FORMAT}_{secrets.token_hex(8)}"
     made: Any = type(f"{source.__name__}WithAccess", (source,), {"FORMAT": name, **given})

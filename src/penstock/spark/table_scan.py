@@ -112,15 +112,17 @@ def _quoted(table: str) -> str:
 
 def _parquet_files(spark: SparkSession, table: str, root: str) -> Sequence[DataFile] | None:
     """List the files that the catalog counts to a table; None if folders do not tell the values of its partitions."""
-    partitioned = [each.name for each in spark.catalog.listColumns(_quoted(table)) if each.isPartition]
-    paths = [_path(each) for each in spark.table(_quoted(table)).inputFiles()]
+    partitioned = [
+        listColumn.name for listColumn in spark.catalog.listColumns(_quoted(table)) if listColumn.isPartition
+    ]
+    paths = [_path(inputFile) for inputFile in spark.table(_quoted(table)).inputFiles()]
     if not all(path.startswith(f"{root}/") for path in paths):
         return None
     files = [
         DataFile(path, values_of_folders(path[len(root) + 1 :].split("/")[:-1])) for path in sorted(paths)
     ]
-    told = all([name for name, _ in file.partition] == partitioned for file in files)
-    return files if told else None
+    reported = all([name for name, _ in file.partition] == partitioned for file in files)
+    return files if reported else None
 
 
 def _path(uri: str) -> str:

@@ -123,10 +123,10 @@ class Fold:
 
     def __call__(self, task: int, rows: Iterable[Rows], part: Part | None = None) -> Iterator[pa.RecordBatch]:
         session = self.query.open()
-        for each in rows:
-            if each.first_row is not None:
-                session.number_from(each.stream, each.first_row)
-            session.push(each.stream, *each.batches)
+        for row in rows:
+            if row.first_row is not None:
+                session.number_from(row.stream, row.first_row)
+            session.push(row.stream, *row.batches)
         yield from packed(
             ShufflePayload.of(shard, task, 0, name, table)
             for shard, tables in shares(session.save(), self.keys, self.shards).items()
@@ -143,8 +143,8 @@ class Assemble:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts: dict[tuple[int, int], dict[str, pa.Table]] = {}
-        for parcel in unpacked(batches):
-            parts.setdefault((parcel.shard, parcel.task), {})[parcel.name] = parcel.table
+        for payload in unpacked(batches):
+            parts.setdefault((payload.shard, payload.task), {})[payload.name] = payload.table
         if not parts:
             return
         compiled = self.query.compiled()
@@ -177,12 +177,12 @@ class Send:
     def __call__(self, task: int, rows: Iterable[Rows], part: Part | None = None) -> Iterator[pa.RecordBatch]:
         sessions: dict[str, Session] = {}
         number = 0
-        for each in rows:
-            if each.stream not in sessions:
-                sessions[each.stream] = self.senders[each.stream][0].open()
-            plain = Rows(each.stream, each.batches, each.first_row)
-            made = list(run_through(sessions[each.stream], [plain]))
-            payloads = list(self._parcels(task, number, each.stream, made))
+        for row in rows:
+            if row.stream not in sessions:
+                sessions[row.stream] = self.senders[row.stream][0].open()
+            plain = Rows(row.stream, row.batches, row.first_row)
+            made = list(run_through(sessions[row.stream], [plain]))
+            payloads = list(self._parcels(task, number, row.stream, made))
             number += len(payloads)
             yield from packed(payloads)
 
@@ -225,7 +225,9 @@ class Receive:
 
     def _rows(self, compiled: Compiled, payloads: Sequence[ShufflePayload]) -> Iterator[Rows]:
         for source in sources_of(compiled.plan):
-            tables: Iterator[pa.Table] = (each.table for each in payloads if each.name == source.name)
+            tables: Iterator[pa.Table] = (
+                payload.table for payload in payloads if payload.name == source.name
+            )
             if source.name in self.sorted_by_value:
                 whole = list(tables)
                 tables = iter(

@@ -112,7 +112,7 @@ def spark_schema(schema: pa.Schema, never_null: Iterable[str] = ()) -> StructTyp
 
     required = frozenset(never_null)
     return StructType(
-        [StructField(each.name, spark_type(each.type), each.name not in required) for each in schema]
+        [StructField(field.name, spark_type(field.type), field.name not in required) for field in schema]
     )
 
 
@@ -172,7 +172,7 @@ def arrow_type(dtype: DataType, zone: str) -> pa.DataType:
         case "ArrayType":
             return pa.list_(pa.field("element", arrow_type(plain.elementType, zone), plain.containsNull))
         case "StructType":
-            return pa.struct([_arrow_field(each, zone) for each in plain.fields])
+            return pa.struct([_arrow_field(column, zone) for column in plain.fields])
         case "MapType":
             return pa.map_(arrow_type(plain.keyType, zone), arrow_type(plain.valueType, zone))
     raise UnsupportedError(
@@ -186,4 +186,4 @@ def _arrow_field(field: Any, zone: str) -> pa.Field:
 
 def arrow_schema(schema: StructType, zone: str) -> pa.Schema:
     """Return the Arrow schema in which Spark delivers the rows of a DataFrame."""
-    return pa.schema([_arrow_field(each, zone).with_nullable(True) for each in schema.fields])
+    return pa.schema([_arrow_field(field, zone).with_nullable(True) for field in schema.fields])

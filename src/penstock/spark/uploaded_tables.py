@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.api.stream import Stream
 from penstock.expr.nodes import Column, Field
-from penstock.plan.nodes import Plan, Project, Source, Union, inputs
+from penstock.plan.nodes import Plan, Project, Source, Union, ordered
 from penstock.plan.schema import source_schema, sources_of
 from penstock.runtime.implied_times import implied_times
 from penstock.sources.bound import Bound
@@ -36,7 +36,7 @@ def handed_over(
 
     Rows get a time column, if the time is implied, and a position column, which orders rows of equal time as in this process.
     """
-    here = [each for each in sources_of(stream.plan) if is_here(bound[each.name])]
+    here = [source for source in sources_of(stream.plan) if is_here(bound[source.name])]
     if not here:
         return stream, dict(bound)
     placed = _can_be_placed(stream.plan)
@@ -51,13 +51,7 @@ def handed_over(
 
 def _can_be_placed(plan: Plan) -> bool:
     """Check that positions can replace the sequence. A union compares the sequences of several streams, so there they cannot."""
-    return not any(isinstance(each, Union) for each in _parts(plan))
-
-
-def _parts(plan: Plan) -> Iterator[Plan]:
-    yield plan
-    for each in inputs(plan):
-        yield from _parts(each)
+    return not any(isinstance(each, Union) for each in ordered(plan))
 
 
 def _with_place(source: Source) -> Source:

@@ -28,7 +28,7 @@ def cut(kept: StateTable, most: int = MOST_BYTES) -> dict[str, pa.Table]:
         return {"": table}
     words = _words(kept, table)
     order = np.lexsort(words[::-1]) if words else np.arange(table.num_rows)
-    rows, words = table.take(indices(order)), [each[order] for each in words]
+    rows, words = table.take(indices(order)), [word[order] for word in words]
     return {
         bits: table.take(indices(np.sort(order[lo:hi])))
         for bits, lo, hi in _parts(rows, words, 0, table.num_rows, "", most)

@@ -23,8 +23,8 @@ def require_same(saved: Mapping[str, str], here: Mapping[str, str]) -> None:
     pairs = sorted(_paired(old, new), key=lambda pair: _is_input(pair[1] or pair[0] or ""))
     found = [text for one, other in pairs for text in _differences(one, other, saved, here)]
     more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    told = "; ".join(found[:_SHOWN]) or "its steps read each other in another way"
-    raise StateError(f"the state was saved by another query: {told}{more}")
+    reported = "; ".join(found[:_SHOWN]) or "its steps read each other in another way"
+    raise StateError(f"the state was saved by another query: {reported}{more}")
 
 
 def _whole(query: Mapping[str, str]) -> dict[str, str]:
@@ -66,13 +66,13 @@ def _differences(
         return [f"{other} was {saved[one]} and is {here[other]}"]
     parts = [part for part in {**before, **after} if before.get(part, "") != after.get(part, "")]
     parts = [part for part in parts if part not in _HIDDEN] or [part for part in parts if part == "types"]
-    told = [_of_part(other, part, before.get(part, ""), after.get(part, "")) for part in parts]
+    reported = [_of_part(other, part, before.get(part, ""), after.get(part, "")) for part in parts]
     if _is_input(other) and one != other:
-        told = [f"{one} is gone and {other} is new"]
+        reported = [f"{one} is gone and {other} is new"]
     constant = _digest(saved[one]) != _digest(here[other]) and all(
         before.get(part) == after.get(part) for part in _HIDDEN
     )
-    return told or (
+    return reported or (
         [f"a constant in {other} is another (only digests of constants are stored)"] if constant else []
     )
 

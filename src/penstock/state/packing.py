@@ -37,7 +37,7 @@ def pack(table: pa.Table, compression: str | None = COMPRESSION) -> bytes:
     few = table.num_rows < WORTH or len(columns) < table.num_columns
     if few or not columns or not all(map(_packable, columns)):
         return encode_table(table, compression)
-    made = [_packed(lane) for column in columns for lane in _lanes(column)]
+    made = [_packed(partition) for column in columns for partition in _partitions(column)]
     about = {
         _SCHEMA: whole.schema.remove_metadata().serialize().to_pybytes(),
         _BASES: json.dumps([base for _, base in made]).encode(),
@@ -56,8 +56,10 @@ def unpack(data: bytes, what: str) -> pa.Table:
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(about[_SCHEMA]))
         bases = [int(base) for base in json.loads(about[_BASES])]
-        lanes = [_unpacked(column.chunk(0), base) for column, base in zip(table.columns, bases, strict=True)]
-        return pa.Table.from_arrays(list(_columns(lanes, schema)), schema=schema)
+        partitions = [
+            _unpacked(column.chunk(0), base) for column, base in zip(table.columns, bases, strict=True)
+        ]
+        return pa.Table.from_arrays(list(_columns(partitions, schema)), schema=schema)
     except (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, OverflowError):
         raise StateError(f"{what} is not what a task packs") from None
 
@@ -69,7 +71,7 @@ def _packable(column: pa.Array) -> bool:
     return bool(whole and not pa.types.is_interval(kind) and len(column) and not column.null_count)
 
 
-def _lanes(column: pa.Array) -> Iterator[np.ndarray]:
+def _partitions(column: pa.Array) -> Iterator[np.ndarray]:
     """Yield a column as 64-bit integers: a 128-bit column as two."""
     if column.type != pa.binary(_PAIR):
         yield values_view(column).astype(np.int64, copy=False)
@@ -78,17 +80,17 @@ def _lanes(column: pa.Array) -> Iterator[np.ndarray]:
     yield from (pairs[half::2] for half in range(2))
 
 
-def _columns(lanes: Sequence[np.ndarray], schema: pa.Schema) -> Iterator[pa.Array]:
+def _columns(partitions: Sequence[np.ndarray], schema: pa.Schema) -> Iterator[pa.Array]:
     """Rebuild the columns from 64-bit integer arrays."""
-    if len(lanes) != sum(2 if field.type == pa.binary(_PAIR) else 1 for field in schema):
-        raise ValueError("not as many lanes as there were")
-    given = iter(lanes)
+    if len(partitions) != sum(2 if field.type == pa.binary(_PAIR) else 1 for field in schema):
+        raise ValueError("not as many partitions as there were")
+    given = iter(partitions)
     for field in schema:
         if field.type == pa.binary(_PAIR):
             yield _pairs(next(given), next(given))
         else:
-            lane = next(given)
-            yield to_arrow(lane.astype(_view_of(field.type), copy=False), None, field.type)
+            partition = next(given)
+            yield to_arrow(partition.astype(_view_of(field.type), copy=False), None, field.type)
 
 
 def _view_of(kind: pa.DataType) -> np.dtype:
@@ -101,18 +103,18 @@ def _pairs(low: np.ndarray, high: np.ndarray) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(_PAIR), len(low), [None, pa.py_buffer(pairs)])
 
 
-def _packed(lane: np.ndarray) -> tuple[pa.Array, int]:
+def _packed(partition: np.ndarray) -> tuple[pa.Array, int]:
     """Encode integers as runs, or as distances from their minimum; return the array and that minimum."""
-    begin = lane[:_LOOKED_AT]
+    begin = partition[:_LOOKED_AT]
     if _RUN * np.count_nonzero(begin[1:] != begin[:-1]) < len(begin):
-        last = np.append(np.flatnonzero(lane[1:] != lane[:-1]), len(lane) - 1)
+        last = np.append(np.flatnonzero(partition[1:] != partition[:-1]), len(partition) - 1)
         upto = to_arrow((last + 1).astype(np.int32), None, pa.int32())
-        return pa.RunEndEncodedArray.from_arrays(upto, to_arrow(lane[last], None, pa.int64())), 0
-    low, high = int(lane.min()), int(lane.max())
+        return pa.RunEndEncodedArray.from_arrays(upto, to_arrow(partition[last], None, pa.int64())), 0
+    low, high = int(partition.min()), int(partition.max())
     narrow = next((kind for kind in _NARROW if high - low <= np.iinfo(kind).max), None)
     if narrow is None:
-        return to_arrow(np.ascontiguousarray(lane), None, pa.int64()), 0
-    distances = np.subtract(lane, low, out=room(len(lane), narrow), casting="unsafe")
+        return to_arrow(np.ascontiguousarray(partition), None, pa.int64()), 0
+    distances = np.subtract(partition, low, out=room(len(partition), narrow), casting="unsafe")
     return to_arrow(distances, None, pa.from_numpy_dtype(narrow)), low
 
 
@@ -123,5 +125,5 @@ def _unpacked(array: pa.Array, base: int) -> np.ndarray:
         return np.repeat(values_view(array.values), lengths)
     if array.type == pa.int64():
         return values_view(array)
-    lane: np.ndarray = np.add(values_view(array), np.int64(base), out=room(len(array)))
-    return lane
+    partition: np.ndarray = np.add(values_view(array), np.int64(base), out=room(len(array)))
+    return partition

@@ -39,7 +39,7 @@ def in_order(table: pa.Table) -> pa.Table:
 
 def rows_of(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     """The rows without the additional columns."""
-    arrays = [_column(table, each) for each in schema]
+    arrays = [_column(table, field) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

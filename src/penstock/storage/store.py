@@ -48,10 +48,10 @@ class Store(Protocol):
 
 def refused(path: str, doing: str, reason: OSError) -> SourceError:
     """Return the error for a failed request."""
-    return SourceError(f"{path!r} cannot be {doing}: {told(reason)}")
+    return SourceError(f"{path!r} cannot be {doing}: {reported(reason)}")
 
 
-def told(reason: Exception) -> str:
+def reported(reason: Exception) -> str:
     """Return why a request failed, in one line."""
     if isinstance(reason, FileNotFoundError):
         return "there is no such file or bucket; check the name"

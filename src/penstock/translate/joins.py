@@ -34,12 +34,12 @@ def join_body(plan: pl.Joined, left: str, right: str) -> ir.Joined:
 
 def _fields(plan: pl.Join | pl.AsofJoin) -> tuple[ex.Field, ...]:
     columns = join_columns(plan, side_of(plan.left), side_of(plan.right))
-    return tuple(ex.Field(each.name, ex.Column(each.of_pair)) for each in columns)
+    return tuple(ex.Field(column.name, ex.Column(column.of_pair)) for column in columns)
 
 
 def _rolling(plan: pl.RollingJoin, left: str, right: str) -> ir.RollingJoin:
     found: list[ex.Aggregate] = []
-    added = [ex.Field(each.name, split_aggregates(each.expr, found)[0]) for each in plan.fields]
+    added = [ex.Field(field.name, split_aggregates(field.expr, found)[0]) for field in plan.fields]
     kept = [ex.Field(name, ex.Column(name)) for name in schema_of(plan.left).names]
     reductions = tuple(Reduction(each.function, each.args, each.where, each.options) for each in found)
     return ir.RollingJoin(left, right, plan.on, plan.within, reductions, (*kept, *added))

@@ -10,6 +10,7 @@ contain no user text.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -26,8 +27,8 @@ from penstock.types.time import Time
 def to_ir(plan: pl.Plan) -> ir.Program:
     """Define every node of the plan as a temporal object, inputs before their readers."""
     translation = _Translation()
-    output = translation.name_of(plan)
-    return ir.Program(tuple(translation.objects), output)
+    translation.define_all(plan)
+    return ir.Program(tuple(translation.objects), translation.name_of(plan))
 
 
 @dataclass(slots=True)
@@ -39,17 +40,34 @@ class _Translation:
     by_node: dict[int, str] = field(default_factory=dict)
 
     def name_of(self, plan: pl.Plan) -> str:
-        if id(plan) not in self.by_node:
-            self.by_node[id(plan)] = self._translate(plan)
         return self.by_node[id(plan)]
+
+    def define_all(self, plan: pl.Plan) -> None:
+        """Define a plan and everything below it, without recursion: plans can be thousands of verbs deep."""
+        waiting = [self._steps(plan)]
+        while waiting:
+            below = next(waiting[-1], None)
+            if below is None:
+                waiting.pop()
+            else:
+                waiting.append(self._steps(below))
+
+    def _steps(self, plan: pl.Plan) -> Iterator[pl.Plan]:
+        """Yield the inputs to define first, then define the plan."""
+        for input_ in pl.inputs(plan):
+            if id(input_) not in self.by_node:
+                yield input_
+            if isinstance(plan, pl.Union):
+                self._in_order(input_, schema_of(plan))
+        self.by_node[id(plan)] = self._translate(plan)
 
     def _translate(self, plan: pl.Plan) -> str:
         schema = schema_of(plan)
         match plan:
             case pl.Union(inputs=several):
-                body: ir.Body = ir.Merge(tuple(self._in_order(each, schema) for each in several))
+                body: ir.Body = ir.Merge(tuple(self._in_order(reduction, schema) for reduction in several))
             case pl.Intervals(inputs=several, program=program):
-                body = ir.Signals(tuple(self.name_of(each) for each in several), program)
+                body = ir.Signals(tuple(self.name_of(reduction) for reduction in several), program)
             case pl.Source(name=name, sequence=sequence):
                 body = ir.Input(name, sequence)
             case pl.Table(name=name):
@@ -66,8 +84,8 @@ class _Translation:
         own = schema_of(plan)
         if own.names == schema.names:
             return name
-        fields = tuple(ex.Field(each, ex.Column(each)) for each in schema.names)
-        ordered = pa.schema([own.field(each) for each in schema.names])
+        fields = tuple(ex.Field(column_name, ex.Column(column_name)) for column_name in schema.names)
+        ordered = pa.schema([own.field(column_name) for column_name in schema.names])
         return self._define(ir.Samples(name, None, fields), ordered, time_of(plan))
 
     def _define(self, body: ir.Body, schema: pa.Schema, time: Time) -> str:
@@ -122,15 +140,15 @@ def _body(plan: pl.Plan, source: str, schema: pa.Schema) -> ir.Body:
 
 def _windowed(plan: pl.Aggregate | pl.Attach, source: str, schema: pa.Schema) -> ir.Body:
     """Collect each reduction once; columns that no field defines pass through under their names."""
-    reductions: list[ir.Reduction] = []
-    defined = {each.name: _reduced(each.expr, reductions) for each in plan.fields}
+    reductions: dict[ir.Reduction, int] = {}
+    defined = {column.name: _reduced(column.expr, reductions) for column in plan.fields}
     fields = tuple(ex.Field(name, defined.get(name, ex.Column(name))) for name in schema.names)
     made = ir.Reduce if isinstance(plan, pl.Aggregate) else ir.Attach
     return made(source, plan.window, _keys(plan.by), tuple(reductions), fields)
 
 
 def _lookback(plan: pl.Lookback, source: str, schema: pa.Schema) -> ir.Body:
-    reductions: list[ir.Reduction] = []
+    reductions: dict[ir.Reduction, int] = {}
     defined = {
         each.name: _reduced(each.expr, reductions, span)
         for span, fields in enumerate(plan.fields)
@@ -144,16 +162,14 @@ def _keys(by: tuple[str, ...]) -> tuple[ex.Field, ...]:
     return tuple(ex.Field(name, ex.Column(name)) for name in by)
 
 
-def _reduced(expr: ex.Expr, reductions: list[ir.Reduction], span: int = 0) -> ex.Expr:
-    """Replace each aggregate by a reference to its reduction; append the reduction if it is new."""
+def _reduced(expr: ex.Expr, reductions: dict[ir.Reduction, int], span: int = 0) -> ex.Expr:
+    """Replace each aggregate by a reference to its reduction; number the reduction if it is new."""
 
     def rule(node: ex.Expr) -> ex.Expr:
         if not isinstance(node, ex.Aggregate):
             return node
         found = ir.Reduction(node.function, node.args, node.where, node.options, span)
-        if found not in reductions:
-            reductions.append(found)
-        return ex.Reduced(reductions.index(found))
+        return ex.Reduced(reductions.setdefault(found, len(reductions)))
 
     return ex.rewrite(expr, rule)
 

@@ -147,8 +147,8 @@ def names_of(schema: pa.Schema, where: str) -> list[str]:
     ['t']
     """
     try:
-        for each in schema:
-            _read_names(each.type)
+        for field in schema:
+            _read_names(field.type)
         return list(schema.names)
     except UnicodeDecodeError:
         raise SchemaMismatchError(
@@ -176,10 +176,10 @@ def _read_names(dtype: pa.DataType) -> None:
 
 def without_unions(schema: pa.Schema) -> pa.Schema:
     """Reject Arrow's union types, also inside nested types: Arrow cannot take rows of them."""
-    for each in schema:
-        if _holds_union(each.type):
+    for field in schema:
+        if _holds_union(field.type):
             raise SchemaMismatchError(
-                f"column {each.name!r} is {each.type}, and unions of types cannot pass through; leave the column "
+                f"column {field.name!r} is {field.type}, and unions of types cannot pass through; leave the column "
                 "out of the data, or make a struct of it, or a column for each of its types"
             )
     return schema
@@ -327,4 +327,4 @@ def width_of(dtype: pa.DataType) -> int | None:
 
 def without_column(schema: pa.Schema, name: str) -> pa.Schema:
     """Remove a column from a schema."""
-    return pa.schema([each for each in schema if each.name != name])
+    return pa.schema([field for field in schema if field.name != name])

@@ -1,8 +1,9 @@
-"""Arguments that take one of a few strings."""
+"""Arguments that take one of a few strings, and lists of names that should differ."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections import Counter
+from collections.abc import Container, Iterable
 from typing import TypeGuard
 
 
@@ -15,3 +16,12 @@ def one_of(given: object, choices: Container[str]) -> TypeGuard[str]:
     (True, False)
     """
     return isinstance(given, str) and given in choices
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Return the names that occur more than once, in the order of their first occurrence.
+
+    >>> repeated(["a", "b", "a"])
+    ['a']
+    """
+    return [name for name, count in Counter(names).items() if count > 1]

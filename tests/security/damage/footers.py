@@ -43,10 +43,10 @@ def ask(path: str, metadata: Any) -> None:
 def _chunk(chunk: Any) -> None:
     _ = chunk.physical_type, chunk.compression, chunk.data_page_offset, chunk.total_compressed_size
     _ = chunk.has_dictionary_page, chunk.dictionary_page_offset, chunk.num_values
-    told = chunk.statistics
-    if told is not None:
-        _ = told.has_null_count, told.null_count
-        _ = told.has_min_max and (told.min_raw, told.max_raw)
+    reported = chunk.statistics
+    if reported is not None:
+        _ = reported.has_null_count, reported.null_count
+        _ = reported.has_min_max and (reported.min_raw, reported.max_raw)
 
 
 def outcome(path: Path, footer: bytes) -> str:

@@ -66,8 +66,8 @@ class LocalStream:
         for task, table in enumerate(tasks):
             rows = table.select(columns).combine_chunks().to_batches()
             payloads = self.scatter.payloads(task, stream, "", rows)
-            for parcel in unpacked(packed(payloads)):
-                sent.setdefault(parcel.shard, []).append(parcel)
+            for payload in unpacked(packed(payloads)):
+                sent.setdefault(payload.shard, []).append(payload)
         return sent
 
     @property

@@ -74,8 +74,8 @@ def test_batches_of_history_are_followed_by_live_ones_and_none_of_its_rows_is_la
         assert partitions == reader.partitions(at, then)
         sent: dict[int, list[Any]] = {}
         for partition in partitions:
-            for parcel in unpacked(reader.read(partition)):
-                sent.setdefault(parcel.shard, []).append(parcel)
+            for payload in unpacked(reader.read(partition)):
+                sent.setdefault(payload.shard, []).append(payload)
         made += running.stepped(sent)
         at, batches = then, batches + 1
     assert batches == len(PAST) + len(NEW)
@@ -94,7 +94,7 @@ def test_a_history_without_files_of_rows_is_followed_at_once(tmp_path: Path) -> 
     first = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
     assert first["live"]
     (only,) = reader.partitions(reader.initialOffset(), first)
-    assert [parcel.name for parcel in unpacked(reader.read(only))] == ["mark/events"] * 4
+    assert [payload.name for payload in unpacked(reader.read(only))] == ["mark/events"] * 4
 
 
 def test_history_and_live_rows_may_share_a_batch(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_history_and_live_rows_may_share_a_batch(tmp_path: Path) -> None:
     newest = reader.newest()
     sent: dict[int, list[Any]] = {}
     for partition in reader.partitions(reader.initialOffset(), newest):
-        for parcel in unpacked(reader.read(partition)):
-            sent.setdefault(parcel.shard, []).append(parcel)
+        for payload in unpacked(reader.read(partition)):
+            sent.setdefault(payload.shard, []).append(payload)
     made = running.stepped(sent)
     want = expected()
     assert_same(want, pa.Table.from_batches(made, want.schema), "in one batch")

@@ -42,17 +42,17 @@ def test_the_last_word_on_each_window_is_the_batch_answer(
         whole.agg(n=pk.count(), mid=pk.median("t")) if holistic else whole.agg(n=pk.count(), high=pk.max("t"))
     )
     running = LocalStream(query, shards, updates=True)
-    told: dict[tuple[Any, ...], dict[str, Any]] = {}
+    reported: dict[tuple[Any, ...], dict[str, Any]] = {}
     seen: list[tuple[int, int]] = []
     for rows in batches:
         seen += rows
         given = [row for batch in running.batch([table_of(rows)]) for row in batch.to_pylist()]
         fresh = {place(row, kind): row for row in given}
         assert len(fresh) == len(given)
-        assert all(told.get(key) != row for key, row in fresh.items()), "only what has changed is given"
-        told |= fresh
+        assert all(reported.get(key) != row for key, row in fresh.items()), "only what has changed is given"
+        reported |= fresh
         answer = query.collect(table_of(seen)).to_pylist()
-        assert told == {place(row, kind): row for row in answer}
+        assert reported == {place(row, kind): row for row in answer}
 
 
 def place(row: dict[str, Any], kind: str) -> tuple[Any, ...]:

@@ -35,7 +35,7 @@ def counts(wall: Wall) -> pk.Stream:
     return clicks(wall).window("10ms").agg(n=pk.count(), s=pk.sum("v"))
 
 
-def told(batches: Any) -> list[tuple[int, int]]:
+def reported(batches: Any) -> list[tuple[int, int]]:
     return [
         (row["window_end"].timestamp() * 1000, row["n"]) for batch in batches for row in batch.to_pylist()
     ]
@@ -61,12 +61,12 @@ def test_windows_close_by_the_clock() -> None:
         wall.now = 9
         assert live.wait() == []
         wall.now = 10
-        assert told(live.wait()) == [(10, 1)]
+        assert reported(live.wait()) == [(10, 1)]
         wall.now = 25
         assert live.push({"v": 2}) == []
         wall.now = 31
-        assert told(live.push({"v": 3})) == [(30, 1)]
-        assert told(live.finish()) == [(40, 1)]
+        assert reported(live.push({"v": 3})) == [(30, 1)]
+        assert reported(live.finish()) == [(40, 1)]
     assert live.metrics.late == 0
 
 
@@ -77,7 +77,7 @@ def test_a_clock_that_goes_back_makes_no_row_late() -> None:
         wall.now = 3
         live.push({"v": 2})
         wall.now = 26
-        assert told(live.push({"v": 3}) + live.finish()) == [(30, 3)]
+        assert reported(live.push({"v": 3}) + live.finish()) == [(30, 3)]
         assert live.metrics.late == 0
 
 
@@ -88,7 +88,7 @@ def test_a_restart_goes_on_from_the_saved_time_even_if_the_clock_is_behind() -> 
         state = live.state()
     wall.now = 2
     with counts(wall).open(state=state) as live:
-        assert told(live.push({"v": 2}) + live.finish()) == [(30, 2)]
+        assert reported(live.push({"v": 2}) + live.finish()) == [(30, 2)]
         assert live.metrics.late == 0
 
 
@@ -121,9 +121,9 @@ def test_in_the_background_rows_have_the_time_of_their_push_and_time_alone_close
             run.push({"v": 1})
         else:
             writer.commit()
-    assert told([next(run)]) == [(10, 1)]
+    assert reported([next(run)]) == [(10, 1)]
     wall.now = 20
-    assert told([next(run)]) == [(20, 2)]
+    assert reported([next(run)]) == [(20, 2)]
     run.close()
     assert run.metrics.late == 0
 
@@ -158,7 +158,7 @@ def test_rows_behind_a_queued_call_are_not_late_however_late_the_call_runs() -> 
         run._put([("clicks", pa.record_batch({"v": [1]}))], 0.0)
         wall.now = 55
     run.finish()
-    assert told(run) == [(10, 2)]
+    assert reported(run) == [(10, 2)]
     assert run.metrics.late == 0
 
 
@@ -170,7 +170,7 @@ def test_runs_stamp_batches_as_they_are_read() -> None:
             wall.now = now
             yield {"v": now}
 
-    assert told(counts(wall).run(feed())) == [(10, 2), (20, 1)]
+    assert reported(counts(wall).run(feed())) == [(10, 2), (20, 1)]
 
 
 def test_a_join_takes_arrival_times() -> None:

@@ -107,10 +107,10 @@ def test_files_that_do_not_tell_their_times_stay_in_their_order(tmp_path: Path) 
     parts = in_order(Dataset.of(tmp_path / "past", time="t"))
     assert [upto for _, upto in parts] == [None] * 3
     put(tmp_path / "told", [table([25]), table([1]), table([3])])
-    told = in_order(Dataset.of(tmp_path / "told", time="t"))
-    names = [[Path(each.path).name for each in part.fragments] for part, _ in told]
+    reported = in_order(Dataset.of(tmp_path / "told", time="t"))
+    names = [[Path(each.path).name for each in part.fragments] for part, _ in reported]
     assert names == [["1.parquet"], ["2.parquet"], ["0.parquet"]]
-    assert [upto for _, upto in told] == [3, 25, END_OF_TIME]
+    assert [upto for _, upto in reported] == [3, 25, END_OF_TIME]
 
 
 def test_what_cannot_be_a_history_or_follow_one_is_refused(tmp_path: Path) -> None:

@@ -41,10 +41,11 @@ def repeatedly(s: Any, x: Any) -> Any:
     return s
 
 
-def doubling(s: Any, x: Any) -> Any:
-    for _ in range(60):
-        x = x + x
-    return s + x
+def growing(s: Any, x: Any) -> Any:
+    terms = [x + number for number in range(512)]
+    while len(terms) > 1:
+        terms = [one * other for one, other in zip(terms[::2], terms[1::2], strict=True)]
+    return s + terms[0]
 
 
 UNTRACEABLE: dict[str, tuple[Callable[..., Any], str]] = {
@@ -74,7 +75,7 @@ UNTRACEABLE: dict[str, tuple[Callable[..., Any], str]] = {
     "an unknown value": (lambda s, x: object(), "returns a object"),
     "a generator": (lambda s, x: (s for _ in "ab"), "returns a generator"),
     "too deep": (repeatedly, "nested more than 100 deep"),
-    "too large": (doubling, "more than 1000 operations"),
+    "too large": (growing, "more than 1000 operations"),
     "any number of parameters": (lambda s, *xs: s, "one by one, instead of xs"),
     "named parameters": (lambda s, x, *, y: s, "one by one, instead of y"),
 }

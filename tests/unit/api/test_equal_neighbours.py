@@ -16,7 +16,7 @@ VALUES = [0.0, -0.0, 0.0, 1.0, -0.0, 0.0, nan, -nan, None, -0.0, 0.0, 0.0, -0.0,
 Told = tuple[int, int | None, str]
 
 
-def told(value: float) -> str:
+def reported(value: float) -> str:
     """A value with its sign, which comparing would not see."""
     return ("-" if copysign(1.0, value) < 0 else "+") + repr(abs(value))
 
@@ -25,7 +25,7 @@ def wanted() -> list[Told]:
     runs = [list(run) for _, run in groupby(enumerate(VALUES), key=_same)]
     ends = [run[0][0] for run in runs[1:]]
     return [
-        (run[0][0], end, told(run[0][1]))
+        (run[0][0], end, reported(run[0][1]))
         for run, end in zip(runs, [*ends, None], strict=True)
         if run[0][1] is not None
     ]
@@ -47,7 +47,7 @@ def regular(dtype: pa.DataType) -> tuple[pk.Stream, pa.Table]:
 
 def intervals(batches: Iterator[pa.RecordBatch] | list[pa.RecordBatch]) -> list[Told]:
     rows = [row for batch in batches for row in batch.to_pylist()]
-    return sorted((row["start"], row["end"], told(row["value"])) for row in rows)
+    return sorted((row["start"], row["end"], reported(row["value"])) for row in rows)
 
 
 @pytest.mark.parametrize("made", [sparse, regular])
@@ -68,7 +68,10 @@ def test_of_several_values_any_that_differs_ends_the_interval(time: Any) -> None
     columns = {"a": [0.0, -0.0, -0.0, 0.0], "b": [1.0, 1.0, 2.0, 2.0]}
     table = pa.table(columns if time != "t" else {"t": [0, 1, 2, 3], **columns})
     found = pk.from_arrow(table, time=time).signal(["a", "b"]).collect().to_pylist()
-    assert [(row["start"], told(row["a"]), row["b"]) for row in found] == [(0, "+0.0", 1.0), (2, "-0.0", 2.0)]
+    assert [(row["start"], reported(row["a"]), row["b"]) for row in found] == [
+        (0, "+0.0", 1.0),
+        (2, "-0.0", 2.0),
+    ]
 
 
 def test_zeros_inside_lists_are_equal_too() -> None:

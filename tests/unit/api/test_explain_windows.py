@@ -42,7 +42,7 @@ SAID: dict[str, tuple[pk.Stream, list[str]]] = {
     "sessions": (
         EVENTS.window(pk.session(5), by="name").agg(s=pk.sum("i"), last=pk.last("f")),
         [
-            "lanes: rows of ~in0 wait for the watermark",
+            "partitions: rows of ~in0 wait for the watermark",
             "#0 sum(i): recompute; windows do not overlap: each row is read once",
             "#1 last(f): frame ends;",
             "memory: the rows of open windows, 33 bytes and its texts a row: t, name, i, f",

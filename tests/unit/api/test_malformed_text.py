@@ -120,9 +120,9 @@ def test_the_first_malformed_record_is_an_error_that_says_where_it_is(
         ("a.json", '{"t": 1}\n{"t": 2, "t": 3}\n', "line 2: "),
     ],
 )
-def test_an_error_names_line_column_and_reason(tmp_path: Path, name: str, text: str, told: str) -> None:
+def test_an_error_names_line_column_and_reason(tmp_path: Path, name: str, text: str, reported: str) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(pk.SourceError, match=rf"{name}' cannot be read: {told}"):
+    with pytest.raises(pk.SourceError, match=rf"{name}' cannot be read: {reported}"):
         pk.scan(tmp_path / name, time="t", schema=SCHEMA, on_bad="fail").collect()
 
 

@@ -51,8 +51,8 @@ class _Scope:
     readable: list[Var]
     writable: list[Var]
     depth: int = 0
-    lane: Var | None = None  # inside a loop whose turns may run at once, its index; there are so many
-    lanes: int = 0
+    partition: Var | None = None  # inside a loop whose turns may run at once, its index; there are so many
+    partitions: int = 0
 
     def inner(self) -> _Scope:
         lists = list(self.buffers), list(self.readable), list(self.writable)
@@ -134,21 +134,21 @@ def _for(scope: _Scope) -> None:
 
 def _parallel(scope: _Scope) -> None:
     """A loop whose turns may run at once: each writes places of its own, and reads none that another writes."""
-    k, lanes = scope.k, scope.draw(st.sampled_from([2, 3, 4, 8]))
+    k, partitions = scope.k, scope.draw(st.sampled_from([2, 3, 4, 8]))
     written = k.local("written", scope.draw(st.sampled_from(STORED)), 2 * LENGTH)
     with k.for_(0, 2 * LENGTH) as i:
         k.store(written, i, const(1, written.type))
     bits, some = k.var("bits", _value(scope, I64, 1)), k.var("some", _value(scope, BOOL, 1))
-    with k.for_(0, lanes, parallel=True) as lane:
+    with k.for_(0, partitions, parallel=True) as partition:
         inner = scope.inner()
-        inner.readable.append(lane)
-        inner.lane, inner.lanes = lane, lanes
+        inner.readable.append(partition)
+        inner.partition, inner.partitions = partition, partitions
         for _ in range(scope.draw(st.integers(0, 2))):
             _declare(inner)
-        k.store(written, lane + scope.draw(st.integers(0, LENGTH)), _value(inner, written.type, 3))
+        k.store(written, partition + scope.draw(st.integers(0, LENGTH)), _value(inner, written.type, 3))
         flag = _value(inner, BOOL, 2)
         k.set(some, some | flag)
-        k.set(bits, bits | scope.draw(st.sampled_from([flag.to(I64) << lane, _value(inner, I64, 2)])))
+        k.set(bits, bits | scope.draw(st.sampled_from([flag.to(I64) << partition, _value(inner, I64, 2)])))
     scope.buffers.append(written)
     scope.readable += [bits, some]
 
@@ -161,8 +161,8 @@ def _while(scope: _Scope) -> None:
 
 
 def _index(scope: _Scope) -> Value:
-    if scope.lane is not None and scope.draw(st.booleans()):
-        return scope.lane + scope.draw(st.integers(0, LENGTH - scope.lanes))
+    if scope.partition is not None and scope.draw(st.booleans()):
+        return scope.partition + scope.draw(st.integers(0, LENGTH - scope.partitions))
     return _value(scope, I64, 1) & (LENGTH - 1)
 
 
@@ -189,8 +189,8 @@ def _load(scope: _Scope, type: Type, depth: int) -> Value:
 
 def _peek(scope: _Scope, type: Type, depth: int) -> Value:
     data = next(each for each in scope.buffers if each.type == U8)
-    if type == BOOL and scope.lane is not None:
-        return Peek(data, scope.lane + scope.draw(st.integers(0, 8 * (LENGTH - 1))), BOOL)
+    if type == BOOL and scope.partition is not None:
+        return Peek(data, scope.partition + scope.draw(st.integers(0, 8 * (LENGTH - 1))), BOOL)
     return Peek(data, _value(scope, I64, 1) & (8 * LENGTH - 1 if type == BOOL else 3), type)
 
 

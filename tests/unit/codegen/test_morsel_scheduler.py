@@ -43,10 +43,10 @@ def go_through(
     """Do what workers do: help where it stops, until nothing is left."""
     seen = 0
     while rows.left:
-        went = call.over(call.frame(values), rows)  # type: ignore[arg-type]
-        seen += went.rows
-        if went.stop is not None:
-            done, end = went.stop
+        progress = call.over(call.frame(values), rows)  # type: ignore[arg-type]
+        seen += progress.rows
+        if progress.stop is not None:
+            done, end = progress.stop
             while done < end:
                 done = call({**values, "lo": done, "hi": end})  # type: ignore[dict-item]
     return seen
@@ -105,11 +105,11 @@ def test_native_threads_visit_every_row_once_and_end_early_if_one_needs_help(
         frames = [NATIVE.frame(values) for _ in parts]  # type: ignore[arg-type]
         found = NATIVE.together(frames, parts)
         assert found is not None and len(found) == len(parts)
-        if all(went.stop is None for went in found):
+        if all(progress.stop is None for progress in found):
             assert not any(part.left for part in parts)
-        for went in found:
-            seen += went.rows
-            done, end = went.stop or (0, 0)
+        for progress in found:
+            seen += progress.rows
+            done, end = progress.stop or (0, 0)
             while done < end:
                 done = NATIVE({**values, "lo": done, "hi": end})  # type: ignore[dict-item]
     assert seen == 400

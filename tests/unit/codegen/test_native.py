@@ -70,16 +70,16 @@ def checked_stores() -> Kernel:
 
 
 def lane_minimum() -> Kernel:
-    """The least of doubles in sixteen fixed lanes: the form that vectorises without fast-math."""
-    k = KernelBuilder("lanes")
+    """The least of doubles in sixteen fixed partitions: the form that vectorises without fast-math."""
+    k = KernelBuilder("partitions")
     x, out, n = k.buffer("x", F64), k.buffer("out", F64), k.scalar("n")
-    lanes = k.local("lanes", F64, 16)
-    with k.for_(0, 16) as lane:
-        k.store(lanes, lane, float("inf"))
-    with k.for_(0, n >> 4) as i, k.for_(0, 16) as lane:
-        k.store(lanes, lane, minimum(x[i * 16 + lane], lanes[lane]))
-    with k.for_(0, 16) as lane:
-        k.store(out, lane, lanes[lane])
+    partitions = k.local("partitions", F64, 16)
+    with k.for_(0, 16) as partition:
+        k.store(partitions, partition, float("inf"))
+    with k.for_(0, n >> 4) as i, k.for_(0, 16) as partition:
+        k.store(partitions, partition, minimum(x[i * 16 + partition], partitions[partition]))
+    with k.for_(0, 16) as partition:
+        k.store(out, partition, partitions[partition])
     return k.build()
 
 

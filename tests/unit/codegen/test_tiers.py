@@ -11,15 +11,18 @@ import numpy as np
 from penstock.codegen.cache import KernelCache
 from penstock.codegen.native import compile_kernel
 from penstock.codegen.optimisation_level import OptimisationLevel
-from penstock.codegen.tiers import TieredKernel
+from penstock.codegen.tiers import LARGEST, ORDINARY, TieredKernel, best_level
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, Kernel
 
 
-def total() -> Kernel:
+def total(unused: int = 0) -> Kernel:
+    """Sum a buffer, after so many statements that do nothing."""
     k = KernelBuilder("total")
     x, n = k.buffer("x", I64), k.scalar("n")
     t = k.var("t", 0)
+    for _ in range(unused):
+        k.set(t, 0)
     with k.for_(0, n) as i:
         k.set(t, t + x[i])
     k.ret(t)
@@ -56,6 +59,22 @@ def test_a_new_kernel_is_quick_until_it_has_run_for_longer_than_the_patience() -
     assert len(later.work) == 1
     later.work[0]()
     assert (run(ARGUMENTS), run.effort) == (4950, OptimisationLevel.FULL)
+
+
+def test_the_patience_grows_with_the_length_of_a_kernel() -> None:
+    later = Later()
+    run = TieredKernel(total(3 * ORDINARY), patience=1.5, clock=ticking(), start=later)
+    assert [run(ARGUMENTS) for _ in range(4)] == [4950] * 4
+    assert later.work == []
+    assert run(ARGUMENTS) == 4950  # five seconds spent, of 1.5 x 3 and a little
+    assert len(later.work) == 1
+
+
+def test_a_kernel_too_long_to_optimise_keeps_its_first_code() -> None:
+    later, kernel = Later(), total(LARGEST)
+    run = TieredKernel(kernel, patience=0.0, clock=ticking(), start=later)
+    assert (run(ARGUMENTS), later.work, run.effort) == (4950, [], OptimisationLevel.QUICK)
+    assert best_level(kernel) is OptimisationLevel.QUICK
 
 
 def test_a_kernel_that_is_fully_compiled_already_is_used_at_once() -> None:

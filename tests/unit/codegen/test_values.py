@@ -255,12 +255,12 @@ def test_peeking_at_any_byte_agrees(data: bytes) -> None:
 
 def test_what_is_read_afresh_is_what_was_stored() -> None:
     k = KernelBuilder("afresh")
-    out, lanes = k.buffer("out", F64), k.local("lanes", F64, 8)
+    out, partitions = k.buffer("out", F64), k.local("partitions", F64, 8)
     with k.for_(0, 3) as i:
-        for lane in range(8):
-            k.store(lanes, lane, (i * 8 + lane).to(F64))
-        for lane in range(8):
-            k.store(out, i * 8 + lane, Load(lanes, const(lane, I64), fresh=True))
+        for partition in range(8):
+            k.store(partitions, partition, (i * 8 + partition).to(F64))
+        for partition in range(8):
+            k.store(out, i * 8 + partition, Load(partitions, const(partition, I64), fresh=True))
     kernel = k.build()
     values: dict[str, object] = {"out": zeros(F64, 24)}
     agree(kernel, values, compiled(kernel))

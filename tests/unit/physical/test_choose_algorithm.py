@@ -61,7 +61,7 @@ ALL: dict[str, Expr] = {
     "spread": agg("var", V),
     "merged": MERGED(pk.Expr(V)).node,
 }
-IN_LANES: dict[str, Expr] = {
+IN_PARTITIONS: dict[str, Expr] = {
     "first": agg("first", V),
     "middle": agg("median", F),
     "collected": agg("list", V),
@@ -79,26 +79,26 @@ CASES: dict[str, tuple[pl.Plan, str | None]] = {
     "little overlap": (window(EVENTS, span=TimeWindow(4, 1), **ALL), None),
     "a slide that does not divide the size": (window(EVENTS, span=TimeWindow(10, 7), **ALL), None),
     "much overlap": (window(EVENTS, span=WIDE, **ALL), None),
-    "a median beside them": (window(EVENTS, span=WIDE, **ALL, **IN_LANES), None),
+    "a median beside them": (window(EVENTS, span=WIDE, **ALL, **IN_PARTITIONS), None),
     "first, by time alone": (window(EVENTS, span=WIDE, n=agg("first", V)), None),
     "first, by a sequence": (window(ORDERED, span=WIDE, n=agg("first", V)), None),
     "first, of texts": (window(EVENTS, span=WIDE, n=agg("first", KIND)), None),
     "beside each row": (attach(EVENTS, span=WIDE, **ALL), None),
     "windows that rows carry": (window(window(EVENTS, v=agg("sum", V)), span=CarriedWindow(), m=agg("max", V)), None),
-    "sessions": (window(EVENTS, span=Session(5), **ALL, **IN_LANES), None),
+    "sessions": (window(EVENTS, span=Session(5), **ALL, **IN_PARTITIONS), None),
     "counts one after the other": (window(EVENTS, span=Count(5, 5), m=agg("max", V)), None),
-    "counts that overlap": (window(EVENTS, span=Count(5, 2), **ALL, **IN_LANES), None),
+    "counts that overlap": (window(EVENTS, span=Count(5, 2), **ALL, **IN_PARTITIONS), None),
     "everything": (window(EVENTS, span=Unbounded(), m=agg("max", V)), None),
     "weeks": (window(EVENTS, span=Calendar(WEEK, WEEK, 0, "Europe/Berlin", "us"), m=agg("max", V)), None),
     "a week every day": (window(EVENTS, span=Calendar(WEEK, DAY, 0, "Europe/Berlin", "us"), m=agg("max", V)), None),
-    "look-backs": (look_back(**ALL, **IN_LANES), None),
+    "look-backs": (look_back(**ALL, **IN_PARTITIONS), None),
     "panes, forced to recompute": (window(EVENTS, span=WIDE, **ALL), "recompute"),
     "panes, forced to two-stacks": (window(EVENTS, span=TimeWindow(4, 1), **ALL), "two-stacks"),
     "panes, forced to subtract-on-evict": (window(EVENTS, span=TimeWindow(4, 1), **ALL), "subtract-on-evict"),
     "one pane, forced to two-stacks": (window(EVENTS, **ALL), "two-stacks"),
-    "lanes, forced to recompute": (look_back(**ALL, **IN_LANES), "recompute"),
-    "lanes, forced to two-stacks": (look_back(**ALL, **IN_LANES), "two-stacks"),
-    "lanes, forced to subtract-on-evict": (look_back(**ALL, **IN_LANES), "subtract-on-evict"),
+    "partitions, forced to recompute": (look_back(**ALL, **IN_PARTITIONS), "recompute"),
+    "partitions, forced to two-stacks": (look_back(**ALL, **IN_PARTITIONS), "two-stacks"),
+    "partitions, forced to subtract-on-evict": (look_back(**ALL, **IN_PARTITIONS), "subtract-on-evict"),
 }  # fmt: skip
 
 
@@ -166,7 +166,7 @@ def states_of(program: Program) -> list[Monoid]:
 
 @pytest.mark.parametrize("expr", every_reduction(), ids=show)
 def test_what_is_chosen_is_what_the_states_can_do(expr: Expr) -> None:
-    """In panes states are taken out of states, in lanes rows are; of texts lanes know the ranks only."""
+    """In panes states are taken out of states, in partitions rows are; of texts partitions know the ranks only."""
     program = program_of(expr, WIDE)
     body = program[program.output].body
     assert isinstance(body, Reduce)
@@ -178,7 +178,7 @@ def test_what_is_chosen_is_what_the_states_can_do(expr: Expr) -> None:
         types = tuple(type_of(each, SCHEMA) for each in body.reductions[0].args)
         spec = SlideSpec(SCHEMA, SOURCE.time, body.reductions, types, frozenset(), choice.algorithm, Shape())
         expected = choice.algorithm != "recompute" and all(each.invertible for each in slide_monoids(spec))
-        assert choice.way == "lanes" and (choice.algorithm == "subtract-on-evict") is expected
+        assert choice.way == "partitions" and (choice.algorithm == "subtract-on-evict") is expected
 
 
 @pytest.mark.parametrize("force", AGGREGATORS)

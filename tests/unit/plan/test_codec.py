@@ -146,7 +146,7 @@ def test_a_few_nodes_cannot_stand_for_billions() -> None:
     for _ in range(64):
         nodes.append({"is": "plan.nodes.Union", "has": {"inputs": [{"node": root}, {"node": root}]}})
         root = len(nodes) - 1
-    with pytest.raises(PlanError, match="too large"):
+    with pytest.raises(UnsupportedError, match="too large"):
         decode(_document(*nodes, root=root))
 
 

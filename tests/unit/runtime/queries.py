@@ -83,5 +83,5 @@ def _batch(random: np.random.Generator, name: str, part: int) -> pa.RecordBatch:
     return pa.record_batch({**columns, "v": random.integers(0, 9, many), "name": texts})
 
 
-def told(batches: list[pa.RecordBatch]) -> list[str]:
+def reported(batches: list[pa.RecordBatch]) -> list[str]:
     return [repr(row) for batch in batches for row in batch.to_pylist()]

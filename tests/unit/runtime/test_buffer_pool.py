@@ -20,7 +20,7 @@ from penstock.runtime import buffer_pool, buffers
 from penstock.runtime.buffer_pool import LARGEST, SMALLEST, BufferPool, block_of
 from penstock.runtime.buffers import room, to_arrow
 from penstock.runtime.threads import run_on_threads
-from tests.unit.runtime.queries import QUERIES, Feed, told
+from tests.unit.runtime.queries import QUERIES, Feed, reported
 
 
 def test_a_block_that_nobody_holds_is_used_again() -> None:
@@ -140,8 +140,8 @@ def test_no_answer_depends_on_what_was_in_memory_before(name: str, monkeypatch: 
     query = QUERIES[name]()
     feed = Feed.made(query.names)
     engine = pk.Engine(threads=2, task_bytes=64)
-    expected = told(query.collect(feed.tables(), engine=engine).to_batches())
-    lives = [row for call in feed.calls(query.open(engine=engine)) for row in told(call())]
+    expected = reported(query.collect(feed.tables(), engine=engine).to_batches())
+    lives = [row for call in feed.calls(query.open(engine=engine)) for row in reported(call())]
     for module in (buffers, table):
         monkeypatch.setattr(module, "LARGE", 1)  # so that small arrays come from blocks, too
     monkeypatch.setattr(buffers, "SMALLEST", 1)
@@ -155,6 +155,6 @@ def test_no_answer_depends_on_what_was_in_memory_before(name: str, monkeypatch: 
             return block
 
         monkeypatch.setattr(BufferPool, "take", filled)
-        assert told(query.collect(feed.tables(), engine=engine).to_batches()) == expected
-        assert [row for call in feed.calls(query.open(engine=engine)) for row in told(call())] == lives
+        assert reported(query.collect(feed.tables(), engine=engine).to_batches()) == expected
+        assert [row for call in feed.calls(query.open(engine=engine)) for row in reported(call())] == lives
     assert taken

@@ -230,12 +230,12 @@ def test_a_state_that_was_not_changed_goes_on(name: str) -> None:
 
 
 REFUSED = [
-    ("signal", "lanes", "lane", lambda old: [each + 1 for each in old]),
-    ("signal", "lanes", "lane", lambda old: [0] * len(old)),
-    ("signal", "lanes", "emitted", lambda old: [-(2**63)] * len(old)),
-    ("signal", "lanes", "key:k", lambda old: ["a"] * len(old)),
-    ("filter", "filter_", "lane", lambda old: [-1] * len(old)),
-    ("filter", "filter_", "lane", lambda old: [each + 9 for each in old]),
+    ("signal", "partitions", "partition", lambda old: [each + 1 for each in old]),
+    ("signal", "partitions", "partition", lambda old: [0] * len(old)),
+    ("signal", "partitions", "emitted", lambda old: [-(2**63)] * len(old)),
+    ("signal", "partitions", "key:k", lambda old: ["a"] * len(old)),
+    ("filter", "filter_", "partition", lambda old: [-1] * len(old)),
+    ("filter", "filter_", "partition", lambda old: [each + 9 for each in old]),
     ("filter", "filter_", "kind", lambda old: [1] * len(old)),
     ("regular", "marks", "done", lambda old: [2**62]),
     ("regular", "marks", "base_0", lambda old: [-5]),

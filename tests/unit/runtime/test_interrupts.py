@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from tests.unit.runtime.queries import QUERIES, Feed, told
+from tests.unit.runtime.queries import QUERIES, Feed, reported
 
 SOURCE = str(Path(pk.__file__).parent)
 # Freed blocks come back within `__del__`, where Python ignores what is raised: test_recycled.py interrupts that.
@@ -86,7 +86,7 @@ def spread(many: int, samples: int = SAMPLES) -> list[int]:
 
 
 def answer(calls: list[Callable[[], list[pa.RecordBatch]]]) -> list[str]:
-    return sorted(row for call in calls for row in told(call()))
+    return sorted(row for call in calls for row in reported(call()))
 
 
 @pytest.mark.parametrize("threads", ENGINES)
@@ -106,7 +106,7 @@ def test_after_an_interrupt_a_live_query_refuses_or_its_answer_is_exact(name: st
             got = answer(calls[:victim])
             try:
                 with interrupted(line):
-                    got += told(calls[victim]())
+                    got += reported(calls[victim]())
                 remaining = calls[victim + 1 :]
             except KeyboardInterrupt:
                 remaining = calls[victim:]
@@ -133,25 +133,25 @@ def check_refusal(live: Any) -> None:
 def test_after_an_interrupted_run_the_next_ones_answer_as_ever(name: str, threads: int) -> None:
     query, engine = QUERIES[name](), ENGINES[threads]
     tables = Feed.made(query.names).tables()
-    expected = told(query.collect(tables, engine=engine).to_batches())
+    expected = reported(query.collect(tables, engine=engine).to_batches())
     length = lines_of(lambda: query.collect(tables, engine=engine))
     for line in spread(length, 40):
         with interrupted(line), suppress(KeyboardInterrupt):
             query.collect(tables, engine=engine)
-        assert told(query.collect(tables, engine=engine).to_batches()) == expected, f"line {line}"
+        assert reported(query.collect(tables, engine=engine).to_batches()) == expected, f"line {line}"
 
 
 @pytest.mark.parametrize("name", ["window by text behind a filter", "rolling", "window join", "signal"])
 def test_a_query_that_was_interrupted_while_it_was_compiled_answers_as_ever(name: str) -> None:
     feed = Feed.made(QUERIES[name]().names)
     tables = feed.tables()
-    expected = told(QUERIES[name]().collect(tables).to_batches())
+    expected = reported(QUERIES[name]().collect(tables).to_batches())
     length = lines_of(lambda: QUERIES[name]().collect(tables))
     for line in np.linspace(1, length, 25).astype(int).tolist():
         query = QUERIES[name]()
         with interrupted(line), suppress(KeyboardInterrupt):
             query.collect(tables)
-        assert told(query.collect(tables).to_batches()) == expected, f"line {line}"
+        assert reported(query.collect(tables).to_batches()) == expected, f"line {line}"
 
 
 @pytest.mark.parametrize("name", ["window", "session", "window join", "signal"])
@@ -162,7 +162,7 @@ def test_an_interrupted_run_over_batches_never_ends_as_if_its_input_had(name: st
     def run() -> Any:
         return query.run({each: [batch[each] for batch in feed.batches] for each in query.names})
 
-    expected = told(list(run()))
+    expected = reported(list(run()))
     assert expected
     batches = run()
     length = lines_of(lambda: list(batches))
@@ -170,9 +170,9 @@ def test_an_interrupted_run_over_batches_never_ends_as_if_its_input_had(name: st
     for line in spread(length, 30):
         batches, got = run(), []
         with interrupted(line), suppress(KeyboardInterrupt):
-            got.extend(told([batch]) for batch in batches)
+            got.extend(reported([batch]) for batch in batches)
         try:
-            got.extend(told([batch]) for batch in batches)
+            got.extend(reported([batch]) for batch in batches)
         except pk.StateError:
             with pytest.raises(pk.StateError, match="halfway"):
                 batches.state()

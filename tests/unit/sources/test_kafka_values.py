@@ -147,7 +147,7 @@ def test_malformed_values_take_few_tries(monkeypatch: pytest.MonkeyPatch) -> Non
         ({1: "hunter2"}, "the name 1 is none"),
     ],
 )
-def test_options_that_are_wrong_are_named_without_their_values(options: Any, told: str) -> None:
-    with pytest.raises(pk.PenstockError, match=told) as raised:
+def test_options_that_are_wrong_are_named_without_their_values(options: Any, reported: str) -> None:
+    with pytest.raises(pk.PenstockError, match=reported) as raised:
         list(pk.scan_kafka("127.0.0.1:1", "x", SCHEMA, time="t", options=options, stop_after="0s").run())
     assert "hunter2" not in "".join(traceback.format_exception(raised.value))

@@ -92,7 +92,7 @@ def batch(keys: np.ndarray, time: int) -> pa.RecordBatch:
 EVENTS = pk.stream("events", {"t": "int64", "k": "string", "v": "int64"}, time="t")
 LARGE = {
     "panes": EVENTS.window(1000, by="k").agg(s=pk.sum("v"), m=pk.mean("v")),
-    "lanes": EVENTS.window(pk.session(1000), by="k").agg(m=pk.median("v")),
+    "partitions": EVENTS.window(pk.session(1000), by="k").agg(m=pk.median("v")),
     "distinct": EVENTS.distinct("k"),
 }
 

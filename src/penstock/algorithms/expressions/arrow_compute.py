@@ -158,9 +158,9 @@ _COMPARE = {
 def _comparison(function: str, args: tuple[ex.Expr, ...], schema: pa.Schema) -> Compute | None:
     """Compare texts: Arrow orders them by bytes, as the definition does."""
     operands = [_operand(arg, schema) for arg in args]
-    if any(each is None for each in operands) or not any(isinstance(arg, ex.Column) for arg in args):
+    if any(operand is None for operand in operands) or not any(isinstance(arg, ex.Column) for arg in args):
         return None
-    return lambda batch: _COMPARE[function](*(each(batch) for each in operands if each is not None))
+    return lambda batch: _COMPARE[function](*(operand(batch) for operand in operands if operand is not None))
 
 
 def _membership(name: str, values: tuple[ex.Literal, ...], schema: pa.Schema) -> Compute | None:

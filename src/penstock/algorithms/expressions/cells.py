@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.loop.nodes import BOOL, Const, Literal, Unary, Value, const, select
@@ -41,6 +42,15 @@ def narrow(valid: Value | None, also: Value) -> Value:
 def conjunction(a: Value | None, b: Value | None) -> Value | None:
     """Return the conjunction of two conditions; None means always true."""
     return b if a is None else a if b is None else a & b
+
+
+def disjunction(conditions: Sequence[Value]) -> Value | None:
+    """Return the disjunction of conditions, nested as little as possible; None if there are none."""
+    found = list(conditions)
+    while len(found) > 1:
+        pairs = [one | other for one, other in zip(found[::2], found[1::2], strict=False)]
+        found = pairs + found[2 * len(pairs) :]
+    return found[0] if found else None
 
 
 def is_nan(value: Value) -> Value:

@@ -16,6 +16,7 @@ from penstock.algorithms.expressions import calendar
 from penstock.algorithms.expressions.calls.catalogue import CALLS
 from penstock.algorithms.hash_table.text_kernels import LONGEST_LITERAL
 from penstock.expr import nodes as ex
+from penstock.expr.interning import ordered
 from penstock.expr.typing import type_of
 from penstock.loop.machine import is_text, machine_type
 
@@ -37,7 +38,7 @@ def uses_of(where: Sequence[ex.Expr | None], *values: ex.Expr) -> list[Use]:
     """List the uses of values under conditions applied in order, and of the conditions themselves."""
     known = tuple(each for each in where if each is not None)
     tests = [Use(known[:place], each) for place, each in enumerate(known)]
-    return tests + [Use(known, each) for each in values]
+    return tests + [Use(known, value) for value in values]
 
 
 @dataclass
@@ -46,20 +47,42 @@ class HostColumns:
 
     source: pa.Schema
     fields: dict[ex.Expr, str] = field(default_factory=dict)
+    _schema: pa.Schema = field(init=False)
+    _values: dict[ex.Expr, ex.Expr] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._schema = self.source
 
     @property
     def schema(self) -> pa.Schema:
-        added = [pa.field(name, type_of(expr, self.source)) for expr, name in self.fields.items()]
-        return pa.schema([*self.source, *added])
+        """The columns of the source, then the host columns."""
+        if len(self._schema) < len(self.source) + len(self.fields):
+            added = [pa.field(name, type_of(expr, self.source)) for expr, name in self.fields.items()]
+            self._schema = pa.schema([*self.source, *added])
+        return self._schema
 
     def value(self, expr: ex.Expr) -> ex.Expr:
         """Rewrite an expression for a kernel: replace unsupported subexpressions by host columns."""
+        for node in ordered([expr], self._inside):
+            if node not in self._values:
+                self._values[node] = self._value(node)
+        return self._values[expr]
+
+    def _inside(self, expr: ex.Expr) -> tuple[ex.Expr, ...]:
+        """List the operands that a kernel computes."""
+        whole = expr in self._values or not _fits(expr, self.source)
+        return () if whole or self._stays(expr) else ex.children(expr)
+
+    def _stays(self, expr: ex.Expr) -> bool:
+        return _compares_text(expr, self.source) or _asks_null(expr)
+
+    def _value(self, expr: ex.Expr) -> ex.Expr:
         if not _fits(expr, self.source):
             return self._column(expr)
-        if _compares_text(expr, self.source) or _asks_null(expr):
+        if self._stays(expr):
             return expr
         old = ex.children(expr)
-        new = tuple(self.value(child) for child in old)
+        new = tuple(self._values[child] for child in old)
         return expr if new == old else ex.with_children(expr, new)
 
     def key(self, expr: ex.Expr) -> ex.Expr:
@@ -122,5 +145,7 @@ def _compares_text(expr: ex.Expr, schema: pa.Schema) -> bool:
 
 
 def _is_text_test(column: ex.Column, literals: tuple[ex.Literal, ...], schema: pa.Schema) -> bool:
-    short = all(each.value is None or len(str(each.value).encode()) <= LONGEST_LITERAL for each in literals)
+    short = all(
+        literal.value is None or len(str(literal.value).encode()) <= LONGEST_LITERAL for literal in literals
+    )
     return is_text(schema.field(column.name).type) and short

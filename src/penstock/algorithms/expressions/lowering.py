@@ -8,6 +8,8 @@ raises after the task.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,9 +17,10 @@ import pyarrow as pa
 from penstock.algorithms.expressions import calendar
 from penstock.algorithms.expressions.calls.catalogue import CALLS
 from penstock.algorithms.expressions.cells import Cell, is_true, narrow, negate
-from penstock.algorithms.expressions.scope import Scope, choose, computed_type
+from penstock.algorithms.expressions.scope import Lowered, Scope, choose, computed_type
 from penstock.errors import UnsupportedError
 from penstock.expr import nodes as ex
+from penstock.expr.interning import ordered
 from penstock.loop.nodes import BOOL, F64, I64, Type, Unary, Value, const
 from penstock.loop.numbers import limits
 
@@ -29,10 +32,35 @@ class Lowering(Scope):
     def lower(self, expr: ex.Expr) -> Cell:
         if isinstance(expr, ex.Literal):  # not shared: code must not depend on two literals being equal
             return self._literal(expr.value, expr.type)
-        found = self.known.get(expr)
-        if found is None:
-            found = self.known[expr] = self.bind(self._lower(expr))
-        return found
+        found = self.known.get(expr) or self._lower_with_operands(expr)
+        if found.failure is not None:
+            self.fail(found.failure)
+            if self.failures is None:
+                found.failure = None
+        return found.cell
+
+    def _lower_with_operands(self, expr: ex.Expr) -> Lowered:
+        """Lower operands first: recursion would be as deep as the expression."""
+        for node in ordered([expr], self._missing):
+            if node not in self.known:
+                self.known[node] = self._lowered(node)
+        return self.known[expr]
+
+    def _missing(self, expr: ex.Expr) -> Sequence[ex.Expr]:
+        """List the operands that are lowered with every use of a node: not the values of a `Case`."""
+        operands = [expr.branches[0][0]] if isinstance(expr, ex.Case) else ex.children(expr)
+        return [
+            operand for operand in operands if isinstance(operand, ex.Composite) and operand not in self.known
+        ]
+
+    def _lowered(self, expr: ex.Expr) -> Lowered:
+        if self.failures is None:
+            return Lowered(self.bind(self._lower(expr)))
+        outer, self.failures = self.failures, []
+        cell = self.bind(self._lower(expr))
+        failure = self.any_of(self.failures)
+        self.failures = outer
+        return Lowered(cell, failure)
 
     def _lower(self, expr: ex.Expr) -> Cell:
         match expr:
@@ -55,12 +83,12 @@ class Lowering(Scope):
         dtype = self.type_of(expr)
         taken: Value = const(False, BOOL)
         cells: list[tuple[Value, Cell]] = []
-        for condition, value in expr.branches:
-            with self.under(negate(taken)):
+        for place, (condition, value) in enumerate(expr.branches):
+            with self.under(negate(taken)) if place else nullcontext():
                 chosen = self.k.var("chosen", is_true(self.lower(condition)))
-            with self.under(self.k.var("takes", chosen & negate(taken))):
+            with self.under(chosen & negate(taken) if place else chosen):
                 cells.append((chosen, self.bind(self.lower_as(value, dtype))))
-            taken = self.k.var("taken", taken | chosen)
+            taken = self.k.var("taken", taken | chosen) if place else chosen
         with self.under(negate(taken)):
             result = self.bind(self.lower_as(expr.otherwise, dtype))
         for takes, cell in reversed(cells):

@@ -23,13 +23,24 @@ from penstock.loop.nodes import BOOL, I64, I128, Const, Literal, Type, Value, co
 from penstock.loop.numbers import fits, limits
 
 
+@dataclass(slots=True)
+class Lowered:
+    """A lowered expression, and the condition under which it fails: None if it never does, or is reported already.
+
+    The condition does not depend on where the expression is used, so all uses share it, as they share the value.
+    """
+
+    cell: Cell
+    failure: Value | None = None
+
+
 @dataclass
 class Scope(ABC):
     """Everything an expression may refer to while it is lowered into kernel `k`.
 
     `column` returns the cell of a column in the current row; `text_equals` compares a text column with a
     literal; `valid_at` tests a column of any type for null without reading its value; `on_error` records an
-    error condition. Under a `guard`, only rows for which it is true can fail.
+    condition. `failures` collects error conditions where they count conditionally; None where they are reported at once.
     """
 
     k: KernelBuilder
@@ -40,8 +51,8 @@ class Scope(ABC):
     valid_at: Callable[[str], Value | None] | None = None
     reduced: Sequence[Cell] = ()
     reduced_types: Sequence[pa.DataType] = ()
-    guard: Value | None = None
-    known: dict[ex.Expr, Cell] = field(default_factory=dict)
+    failures: list[Value] | None = None
+    known: dict[ex.Expr, Lowered] = field(default_factory=dict)
 
     @abstractmethod
     def lower(self, expr: ex.Expr) -> Cell:
@@ -49,19 +60,27 @@ class Scope(ABC):
 
     @contextmanager
     def under(self, condition: Value) -> Iterator[None]:
-        """Lower expressions that are evaluated only where a condition holds: elsewhere they cannot fail.
-
-        Results lowered inside are not reused outside, where their errors would count.
-        """
-        outer = self.guard, self.known
-        self.guard = condition if self.guard is None else self.k.var("guard", self.guard & condition)
-        self.known = dict(self.known)
+        """Lower expressions whose errors count only where a condition holds; values are computed on every row."""
+        outer, self.failures = self.failures, []
         yield
-        self.guard, self.known = outer
+        failure = self.any_of(self.failures)
+        self.failures = outer
+        if failure is not None:
+            self.fail(failure & condition)
 
     def fail(self, condition: Value) -> None:
         """Report the condition under which a row is an error."""
-        self.on_error(condition if self.guard is None else condition & self.guard)
+        if self.failures is None:
+            self.on_error(condition)
+        else:
+            self.failures.append(condition)
+
+    def any_of(self, conditions: Sequence[Value]) -> Value | None:
+        """Bind the disjunction of conditions to a variable; None if there are none."""
+        found: Value | None = None
+        for condition in conditions:
+            found = self.k.var("failed", condition if found is None else found | condition)
+        return found
 
     def valid(self, expr: ex.Expr) -> Value | None:
         """Return whether an expression is not null (None: never null); a column's value is not read for that."""

@@ -33,7 +33,7 @@ class Indexer:
         nulls = np.zeros(rows, np.int64)
         for place, (_, null) in enumerate(pairs):
             nulls |= null.astype(np.int64) << place
-        words = [each for each, _ in pairs]
+        words = [pair for pair, _ in pairs]
         return numbers_of(words, nulls, self._keys, self._call, self._grow)
 
     def _grow(self) -> None:

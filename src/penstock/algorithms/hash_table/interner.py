@@ -127,7 +127,7 @@ class Interner:
 
 def text_bytes(interners: Mapping[str, Interner]) -> int:
     """The approximate size of the texts of all columns in bytes."""
-    return sum([each.nbytes for each in interners.values()])
+    return sum([interner.nbytes for interner in interners.values()])
 
 
 def _text_arguments(array: pa.Array) -> dict[str, object]:

@@ -114,7 +114,7 @@ class EagerWindow:
 
     def _shares(self, side: int, piece: RowSlice, workers: int) -> list[RowSlice]:
         given = shares(side, piece, workers)
-        return [each.copied() for each in given] if self._joiner.copies else given
+        return [argument.copied() for argument in given] if self._joiner.copies else given
 
     def _route(self, codes: np.ndarray, base: int) -> list[RowSlice]:
         """Route the rows to groups. A single group gets all rows unchanged."""

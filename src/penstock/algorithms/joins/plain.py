@@ -57,7 +57,7 @@ def symmetric_hash(arrivals: Iterable[tuple[int, int]]) -> Iterator[list[Pair]]:
     for side, code in arrivals:
         tables[side][code].append(rows[side])
         matches = tables[1 - side].get(code, [])
-        yield [(rows[0], each) if side == 0 else (each, rows[1]) for each in matches]
+        yield [(rows[0], match_) if side == 0 else (match_, rows[1]) for match_ in matches]
         rows[side] += 1
 
 

@@ -116,15 +116,15 @@ class SortMerge(Lazy):
         sides = (("left", window.build), ("right", window.probe))
         with self.phase("sort"):
             halves = [self._halves(window.spec, side, len(codes)) for side, codes in sides]
-            runs = [self._sort(window, codes, each) for (_, codes), each in zip(sides, halves, strict=True)]
+            runs = [self._sort(window, codes, half) for (_, codes), half in zip(sides, halves, strict=True)]
         with self.phase("merge"):
             splits = splitters(
-                [(each.words[0], run) for each, several in zip(halves, runs, strict=True) for run in several],
+                [(half.words[0], run) for half, several in zip(halves, runs, strict=True) for run in several],
                 window.threads,
             )
             left, right = (
-                self._merged(window.spec, each, several, splits)
-                for each, several in zip(halves, runs, strict=True)
+                self._merged(window.spec, half, several, splits)
+                for half, several in zip(halves, runs, strict=True)
             )
         return left, right
 

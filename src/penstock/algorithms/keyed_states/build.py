@@ -37,7 +37,12 @@ class CompiledStates:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns that kernels read."""
-        exprs = [e for each in self.spec.reductions for e in (*each.args, each.where) if e is not None]
+        exprs = [
+            e
+            for reduction in self.spec.reductions
+            for e in (*reduction.args, reduction.where)
+            if e is not None
+        ]
         read = [name for expr in exprs for name in ex.columns_of(expr)]
         return tuple(dict.fromkeys([*self.spec.keys, *read]))
 
@@ -74,6 +79,6 @@ def keyed_spec(
         schema,
         time,
         keys,
-        tuple(each.as_ir() for each in reductions),
-        tuple(each.type for each in reductions),
+        tuple(reduction.as_ir() for reduction in reductions),
+        tuple(reduction.type for reduction in reductions),
     )

@@ -25,7 +25,7 @@ class KeyDirectory:
     def __init__(self, fields: Sequence[pa.Field], index: Call | None, texts: Texts) -> None:
         self.fields, self._index, self._texts = tuple(fields), index, texts
         self.head = np.zeros(WORDS, np.int64)
-        self.interners = {each.name: Interner(texts.intern) for each in fields if is_text(each.type)}
+        self.interners = {field.name: Interner(texts.intern) for field in fields if is_text(field.type)}
         self.table = HashKeys(len(self.fields), self.head, nullable=True) if fields else None
         if not fields:
             self.head[KEYS] = 1
@@ -51,8 +51,8 @@ class KeyDirectory:
             return []
         words, nulls = self.table.words_of(numbers)
         return [
-            self._column(each, word, (nulls >> place) & 1 == 0, decoded)
-            for place, (each, word) in enumerate(zip(self.fields, words, strict=True))
+            self._column(field, word, (nulls >> place) & 1 == 0, decoded)
+            for place, (field, word) in enumerate(zip(self.fields, words, strict=True))
         ]
 
     def _column(self, field: pa.Field, words: np.ndarray, there: np.ndarray, decoded: bool) -> pa.Array:
@@ -85,13 +85,13 @@ class KeyDirectory:
 
     def kept(self, numbers: np.ndarray, ranks: tuple[str, ...], columns: dict[str, pa.Array]) -> StateTable:
         """A state table of some keys, one row each, with more columns."""
-        names = tuple(f"{_KEY}{each.name}" for each in self.fields)
+        names = tuple(f"{_KEY}{field.name}" for field in self.fields)
         arrays = [*self.arrays(numbers, decoded=True), *columns.values()]
         return StateTable(pa.Table.from_arrays(arrays, names=[*names, *columns]), names, ranks)
 
     def loaded(self, table: pa.Table) -> np.ndarray:
         """The numbers of the keys of a saved table; new ones are added."""
-        columns = [typed(table, f"{_KEY}{each.name}", stored(each.type)) for each in self.fields]
+        columns = [typed(table, f"{_KEY}{field.name}", stored(field.type)) for field in self.fields]
         return self.numbers(columns, table.num_rows)
 
 

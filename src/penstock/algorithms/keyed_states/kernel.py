@@ -51,7 +51,7 @@ class KeyedSpec:
 
     @property
     def monoids(self) -> tuple[Monoid, ...]:
-        return tuple(exact_monoid(each, self.schema) for each in self.partials)
+        return tuple(exact_monoid(partial, self.schema) for partial in self.partials)
 
     def may_be_null(self, expr: ex.Expr) -> bool:
         return may_be_null(expr, self.schema, frozenset(self.schema.names))

@@ -47,7 +47,10 @@ class KeyedResults:
 
 def _joined(several: list[Found]) -> Found:
     keys, first, last = (
-        np.concatenate([getattr(each, name) for each in several]) for name in ("keys", "first", "last")
+        np.concatenate([getattr(reduction, name) for reduction in several])
+        for name in ("keys", "first", "last")
     )
-    reduced = [pa.concat_arrays(column) for column in zip(*(each.reduced for each in several), strict=True)]
+    reduced = [
+        pa.concat_arrays(column) for column in zip(*(reduction.reduced for reduction in several), strict=True)
+    ]
     return Found(keys, first, last, reduced)

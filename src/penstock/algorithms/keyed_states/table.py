@@ -174,8 +174,10 @@ class KeyedTable:
             if made:
                 yield self._found(kernel, made)
             if status == DONE:
-                return
+                break
             self._make_room(int(status))
+        if self._room > MOST_RESULTS:  # one large batch; those that follow may be small
+            self._room, self._outputs = FEWEST_RESULTS, {}
 
     def _make_room(self, status: int) -> None:
         match status:
@@ -191,10 +193,10 @@ class KeyedTable:
         """Memory for results, which is used again if they are few: they are copied then."""
         if not self._outputs:
             made = {name: np.empty(self._room, np.int64) for name in ("out_key", "out_first", "out_last")}
-            for each in kernel.outputs:
-                made[each.values] = np.empty(self._room, numpy_type(each.type))
-                if each.valid is not None:
-                    made[each.valid] = np.empty(self._room, np.uint8)
+            for output in kernel.outputs:
+                made[output.values] = np.empty(self._room, numpy_type(output.type))
+                if output.valid is not None:
+                    made[output.valid] = np.empty(self._room, np.uint8)
             self._outputs = made
         return self._outputs
 
@@ -204,8 +206,8 @@ class KeyedTable:
         if not few:
             self._outputs = {}
         reduced = [
-            to_arrow(cut[each.values], None if each.valid is None else cut[each.valid], dtype)
-            for each, dtype in zip(kernel.outputs, self.program.types, strict=True)
+            to_arrow(cut[output.values], None if output.valid is None else cut[output.valid], dtype)
+            for output, dtype in zip(kernel.outputs, self.program.types, strict=True)
         ]
         return Found(cut["out_key"], cut["out_first"], cut["out_last"], reduced)
 

@@ -108,7 +108,7 @@ def _merge_pairs(k: KernelBuilder, a: Values, b: Values) -> Values:
     x_far, x_mean = _midway(k, a[1:3], b[1:3], q)
     y_far, y_mean = _midway(k, a[3:5], b[3:5], q)
     products = x_far * x_far, y_far * y_far, x_far * y_far
-    sums = [x + y + each * weight for x, y, each in zip(a[5:], b[5:], products, strict=True)]
+    sums = [x + y + product * weight for x, y, product in zip(a[5:], b[5:], products, strict=True)]
     return _unless_empty(a, b, (a[0] + b[0], *x_mean, *y_mean, *sums))
 
 

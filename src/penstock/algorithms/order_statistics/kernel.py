@@ -52,7 +52,7 @@ class _RankSlide:
         frames = k.buffer("lo", I64), k.buffer("hi", I64)
         span, base = (k.scalar("begin"), k.scalar("end")), k.scalar("base")
         self.distinct, self.many = k.scalar("distinct"), k.scalar("many")
-        answers = [self._answer(each) for each in self.questions]
+        answers = [self._answer(question) for question in self.questions]
         columns = [Ranked(k.buffer("places", I32), [self.cursors])] if self.cursors else []
         if self.structures:
             columns.append(Ranked(k.buffer("ranks", I64), list(self.structures.values())))
@@ -105,7 +105,7 @@ class _RankSlide:
         return found
 
     def _written(self, values: Callable[[], list[Value]], types: list[Type]) -> Callable[[Value], None]:
-        buffers = [self.k.buffer("out", each) for each in types]
+        buffers = [self.k.buffer("out", dtype) for dtype in types]
 
         def write(frame: Value) -> None:
             for buffer, value in zip(buffers, values(), strict=True):

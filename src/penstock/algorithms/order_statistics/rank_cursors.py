@@ -140,8 +140,8 @@ class RankCursors:
     def _counted(self, place: Value, by: int) -> None:
         k = self.k
         k.set(self.count, self.count + by)
-        for each in self.cursors:
-            k.set(each.before, each.before + select(place < each.place, const(by, I64), const(0, I64)))
+        for cursor in self.cursors:
+            k.set(cursor.before, cursor.before + select(place < cursor.place, const(by, I64), const(0, I64)))
 
     def length(self) -> Value:
         return self.places
@@ -155,9 +155,9 @@ class RankCursors:
         with k.for_(0, self.end, "i") as i:
             k.store(self.bits, i, 0)
         k.set(self.count, 0)
-        for each in self.cursors:
-            k.set(each.before, 0)
-            k.set(each.place, 0)
+        for cursor in self.cursors:
+            k.set(cursor.before, 0)
+            k.set(cursor.place, 0)
 
     # -- answers ---------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.algorithms.order_statistics.ranks import placed, ranked
 from penstock.algorithms.sort.sorting import Sorter
 from penstock.algorithms.sorted_partitions.frames import Frames, Stretch
-from penstock.algorithms.sorted_partitions.partitions import Lanes
+from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.algorithms.sorted_partitions.reducers import KernelPass, active, chosen, parts
 from penstock.loop.abi import numbered
 from penstock.runtime.buffers import room, to_arrow
@@ -54,10 +54,10 @@ class RankReducer:
     sorter: Sorter
     threads: int
 
-    def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
+    def reduce(self, partitions: SortedPartitions, frames: Frames) -> list[pa.Array]:
         """Rank and count a block of rows at a time, so that the counters fit the cache."""
-        column = lanes.column(self.column)
-        counts = active(lanes, (self.column,), self.where)
+        column = partitions.column(self.column)
+        counts = active(partitions, (self.column,), self.where)
         ranges = parts(len(frames), len(column) + len(frames), self.threads)
         outputs = self._outputs(len(frames))
         chosen_values: list[list[list[pa.Array]]] = [[] for _ in ranges]
@@ -65,7 +65,7 @@ class RankReducer:
         def work(place: int) -> None:
             for stretch in frames.sweep(*ranges[place], BLOCK):
                 here = slice(stretch.first, stretch.first + len(stretch.lo))
-                views = {name: each[here] for name, each in outputs.items()}
+                views = {name: output[here] for name, output in outputs.items()}
                 chosen_values[place].append(self._answer(column, counts, stretch, views))
 
         run_on_threads([partial(work, place) for place in range(len(ranges))])
@@ -151,9 +151,9 @@ class ExtremeReducer:
     extreme: KernelPass
     sorter: Sorter
 
-    def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
+    def reduce(self, partitions: SortedPartitions, frames: Frames) -> list[pa.Array]:
         ranks, values = ranked(
-            lanes.column(self.column), active(lanes, (self.column,), self.where), self.sorter
+            partitions.column(self.column), active(partitions, (self.column,), self.where), self.sorter
         )
         (best,) = self.extreme.arrays(_rank_batch(ranks), frames)
         return [values.take(best).cast(self.type)]
@@ -173,17 +173,19 @@ class ExtremeByReducer:
     least: KernelPass
     sorter: Sorter
 
-    def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
-        counts = active(lanes, (self.by,), self.where)
-        by, _ = ranked(lanes.column(self.by), counts, self.sorter)
-        value, _ = ranked(lanes.column(self.column), active(lanes, (self.column,), None), self.sorter)
+    def reduce(self, partitions: SortedPartitions, frames: Frames) -> list[pa.Array]:
+        counts = active(partitions, (self.by,), self.where)
+        by, _ = ranked(partitions.column(self.by), counts, self.sorter)
+        value, _ = ranked(
+            partitions.column(self.column), active(partitions, (self.column,), None), self.sorter
+        )
         order = self.sorter.order(-by if self.largest else by, np.where(value < 0, len(value), value))
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order))
         (best,) = self.least.arrays(_rank_batch(np.where(by < 0, -1, ranks)), frames)
         row = to_arrow(order, None, pa.int64()).take(best)
         found = row.is_valid().to_numpy(zero_copy_only=False)
-        return [chosen(lanes.column(self.column), row.fill_null(0).to_numpy(), found, self.type)]
+        return [chosen(partitions.column(self.column), row.fill_null(0).to_numpy(), found, self.type)]
 
 
 def _rank_batch(ranks: np.ndarray) -> pa.RecordBatch:

@@ -76,9 +76,9 @@ def _probed(layout: Layout) -> tuple[frozenset[int], bool]:
     k = KernelBuilder("scratch")
     definition = layout.definition
     errors: list[Value] = []
-    words = tuple(Var("word", each.type) for each in layout.states)
+    words = tuple(Var("word", state.type) for state in layout.states)
     cells = layout.components(words, state_column) | layout.components(words, other_column)
-    cells |= _arguments(definition, [Var("arg", computed_type(each)) for each in definition.args])
+    cells |= _arguments(definition, [Var("arg", computed_type(arg)) for arg in definition.args])
     nullable: set[int] = set()
     for exprs in definition.steps.values():
         made = _lowered(k, definition, exprs, cells, errors)
@@ -169,8 +169,8 @@ def _arguments(definition: Definition, values: Sequence[Value]) -> dict[str, Cel
 
 def _any(k: KernelBuilder, conditions: Sequence[Value]) -> Value:
     found: Value = const(False, BOOL)
-    for each in conditions:
-        found = k.var("failed", found | each)
+    for condition in conditions:
+        found = k.var("failed", found | condition)
     return found
 
 

@@ -113,7 +113,7 @@ class Runs:
         if self.many:
             _runs(slide, self.memory, first, const(0, I64), made)
         with k.for_(0, count, "i") as i:
-            parts = [slide.load(self.memory, i + self.width * each) for each in range(self.many)]
+            parts = [slide.load(self.memory, i + self.width * index) for index in range(self.many)]
             parts += [few_rows(slide, first + i + self.width * self.many, self.tail)] if self.tail else []
             slide.emit(k.var("f", first + i), _joined(slide, parts))
 
@@ -255,7 +255,7 @@ class Blocks:
         with k.for_(0, frames, "i") as i:
             frame = k.var("f", first + i)
             parts = [slide.load(self.suffix, i), slide.load(self.prefix, i)]
-            parts += [slide.load(self.runs, i + self.width * each) for each in range(self.over)]
+            parts += [slide.load(self.runs, i + self.width * index) for index in range(self.over)]
             parts += [few_rows(slide, frame + (slide.size - tail), tail)] if tail else []
             slide.emit(frame, _joined(slide, parts))
 
@@ -369,8 +369,8 @@ def few_rows(slide: CountSlide, start: Value, count: int) -> States:
     """Reduce a few rows, unrolled."""
     row = slide.k.var("row", start)
     states = slide.alone(row)
-    for each in range(1, count):
-        slide.step(states, slide.k.var("row", row + each))
+    for index in range(1, count):
+        slide.step(states, slide.k.var("row", row + index))
     return states
 
 

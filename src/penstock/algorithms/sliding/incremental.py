@@ -162,10 +162,11 @@ class PrefixTable:
         k = rows.k
         self.prefixes = [prefix_of(rows, place) for place in range(len(rows.monoids))]
         self.memory: Memory = [
-            tuple(k.buffer("prefix", state.type) for state in each.states) for each in self.prefixes
+            tuple(k.buffer("prefix", state.type) for state in prefixe.states) for prefixe in self.prefixes
         ]
         states = [
-            tuple(k.var("sum", state.identity, state.type) for state in each.states) for each in self.prefixes
+            tuple(k.var("sum", state.identity, state.type) for state in prefixe.states)
+            for prefixe in self.prefixes
         ]
         self.base = _Base(k.var("base", 0), k.var("summed", 0), states)
         self.doubt = k.var("doubt", False, BOOL)
@@ -183,8 +184,8 @@ class PrefixTable:
         k, base = self.k, self.base
         k.set(base.first, row)
         k.set(base.upto, row)
-        for several, each in zip(base.states, self.prefixes, strict=True):
-            for var, state in zip(several, each.states, strict=True):
+        for several, prefixe in zip(base.states, self.prefixes, strict=True):
+            for var, state in zip(several, prefixe.states, strict=True):
                 k.set(var, state.identity)
         self._store(row - row)
 

@@ -88,7 +88,7 @@ def build_slide(spec: SlideSpec) -> SlideKernel:
 
 def slide_monoids(spec: SlideSpec) -> tuple[Monoid, ...]:
     """The monoids that the reductions need, which the algorithm must support."""
-    return tuple(exact_monoid(each, spec.schema) for each in slide_partials(spec))
+    return tuple(exact_monoid(partial, spec.schema) for partial in slide_partials(spec))
 
 
 def slide_partials(spec: SlideSpec) -> tuple[Partial, ...]:
@@ -133,8 +133,8 @@ class _Sliding:
         machines = [machine_type(dtype) or I32 for dtype in self.spec.types]
         values = [self.k.buffer("out", machine) for machine in machines]
         return values, [
-            self.k.buffer("out_valid", U8) if self._may_be_null(each) else None
-            for each in self.spec.reductions
+            self.k.buffer("out_valid", U8) if self._may_be_null(reduction) else None
+            for reduction in self.spec.reductions
         ]
 
     def _may_be_null(self, reduction: Reduction) -> bool:

@@ -101,7 +101,7 @@ def _frame(
     slide: Slide, memory: list[tuple[Buffer, ...]], f: Value, bounds: tuple[Value, Value], doubt: Var
 ) -> None:
     k = slide.k
-    lo, hi = (k.var("bound", each) for each in bounds)
+    lo, hi = (k.var("bound", bound) for bound in bounds)
     found: list[Values] = []
     for place, buffers in enumerate(memory):
         ends = tuple(tuple(k.var("prefix", buffer[at]) for buffer in buffers) for at in (hi, lo))

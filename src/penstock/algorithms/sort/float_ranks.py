@@ -45,8 +45,8 @@ def place_floats() -> Kernel:
     counts = [k.local("counts", I32, DIGITS) for _ in _SHIFTS]
     _pack(k, values, words, rows, mask)
     _count(k, words, rows, counts)
-    for shift, each in zip(_SHIFTS, counts, strict=True):
-        _carry(k, words, spare, rows, shift, each)
+    for shift, count in zip(_SHIFTS, counts, strict=True):
+        _carry(k, words, spare, rows, shift, count)
         words, spare = spare, words
     found = settled(k, words, rows, k.scalar("patience"))
     fallen = _placed(k, values, words, rows, mask)
@@ -70,19 +70,19 @@ def _pack(k: KernelBuilder, values: Buffer, words: Buffer, rows: Value, mask: Va
 
 def _count(k: KernelBuilder, words: Buffer, rows: Value, counts: Sequence[Buffer]) -> None:
     """Compute the start of each digit's words, for all digits in one pass."""
-    for each in counts:
+    for count in counts:
         with k.for_(0, DIGITS, "d") as d:
-            k.store(each, d, 0)
+            k.store(count, d, 0)
     with k.for_(0, rows, "i") as i:
         word = k.var("word", words[i])
-        for shift, each in zip(_SHIFTS, counts, strict=True):
+        for shift, count in zip(_SHIFTS, counts, strict=True):
             digit = _digit(k, word, shift)
-            k.store(each, digit, each[digit] + 1)
-    for each in counts:
+            k.store(count, digit, count[digit] + 1)
+    for count in counts:
         total = k.var("total", 0, I32)
         with k.for_(0, DIGITS, "d") as d:
-            here = k.var("here", each[d])
-            k.store(each, d, total)
+            here = k.var("here", count[d])
+            k.store(count, d, total)
             k.set(total, total + here)
 
 

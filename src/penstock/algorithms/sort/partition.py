@@ -1,9 +1,9 @@
-"""Partition rows by key (a partition is a `lane`): a stable counting sort.
+"""Partition rows by key (a partition is a `partition`): a stable counting sort.
 
-Two passes over the rows, no comparison: `count_lanes` counts the rows of each partition, the runtime turns counts into
-start positions, and `fill_lanes` scatters the rows. Rows are read sequentially and written to one position per
+Two passes over the rows, no comparison: `count_partitions` counts the rows of each partition, the runtime turns counts into
+start positions, and `fill_partitions` scatters the rows. Rows are read sequentially and written to one position per
 partition. The written cache lines stay in the cache, so this is several times faster than gathering rows partition by
-partition. If there are too many partitions for that, `fill_many_lanes` first orders the rows of a chunk by groups of
+partition. If there are too many partitions for that, `fill_many_partitions` first orders the rows of a chunk by groups of
 partitions, so that it writes the cache lines of one group at a time.
 """
 
@@ -18,74 +18,79 @@ GROUP_BITS = (
 )
 
 
-def count_lanes() -> Kernel:
+def count_partitions() -> Kernel:
     """Add the number of rows `lo … hi` of each partition to `counts`, and store the first row of each in `first`."""
-    k = KernelBuilder("count_lanes")
-    lanes, counts, first = k.buffer("lanes", I64), k.buffer("counts", I64), k.buffer("first", I64)
+    k = KernelBuilder("count_partitions")
+    partitions, counts, first = k.buffer("partitions", I64), k.buffer("counts", I64), k.buffer("first", I64)
     lo, hi = k.scalar("lo"), k.scalar("hi")
     with k.for_(lo, hi, "i") as i:
-        lane = k.var("lane", lanes[i])
-        count = k.var("count", counts[lane])
+        partition = k.var("partition", partitions[i])
+        count = k.var("count", counts[partition])
         with k.if_(count.eq(0)):
-            k.store(first, lane, i)
-        k.store(counts, lane, count + 1)
+            k.store(first, partition, i)
+        k.store(counts, partition, count + 1)
     k.ret(hi)
     return k.build()
 
 
-def fill_lanes(columns: tuple[Type, ...]) -> Kernel:
+def fill_partitions(columns: tuple[Type, ...]) -> Kernel:
     """Scatter the columns of the rows `lo … hi`; `places` holds each partition's next write position."""
-    k = KernelBuilder("fill_lanes")
-    lanes, places = k.buffer("lanes", I64), k.buffer("places", I64)
-    sources = [k.buffer("in", each) for each in columns]
-    targets = [k.buffer("out", each) for each in columns]
+    k = KernelBuilder("fill_partitions")
+    partitions, places = k.buffer("partitions", I64), k.buffer("places", I64)
+    sources = [k.buffer("in", column) for column in columns]
+    targets = [k.buffer("out", column) for column in columns]
     lo, hi = k.scalar("lo"), k.scalar("hi")
     with k.for_(lo, hi, "i") as i:
-        _carry(k, places, k.var("lane", lanes[i]), sources, targets, i)
+        _carry(k, places, k.var("partition", partitions[i]), sources, targets, i)
     k.ret(hi)
     return k.build()
 
 
-def fill_many_lanes(columns: tuple[Type, ...]) -> Kernel:
-    """Scatter as `fill_lanes` does, via the buffer `held`, which orders a chunk's rows by group; `ends` has one entry per group."""
-    k = KernelBuilder("fill_many_lanes")
-    lanes, places = k.buffer("lanes", I64), k.buffer("places", I64)
-    sources = [k.buffer("in", each) for each in columns]
-    targets = [k.buffer("out", each) for each in columns]
+def fill_many_partitions(columns: tuple[Type, ...]) -> Kernel:
+    """Scatter as `fill_partitions` does, via the buffer `held`, which orders a chunk's rows by group; `ends` has one entry per group."""
+    k = KernelBuilder("fill_many_partitions")
+    partitions, places = k.buffer("partitions", I64), k.buffer("places", I64)
+    sources = [k.buffer("in", column) for column in columns]
+    targets = [k.buffer("out", column) for column in columns]
     held = [k.buffer("held", each) for each in (I64, *columns)]
     lo, hi, groups, ends = k.scalar("lo"), k.scalar("hi"), k.scalar("groups"), k.buffer("ends", I64)
     begin = k.var("begin", lo)
     with k.while_(begin < hi):
         end = k.var("end", minimum(begin + CHUNK, hi))
-        _begin_groups(k, lanes, begin, end, groups, ends)
+        _begin_groups(k, partitions, begin, end, groups, ends)
         with k.for_(begin, end, "i") as i:
-            group = k.var("group", lanes[i] >> GROUP_BITS)
-            _carry(k, ends, group, [lanes, *sources], held, i)
+            group = k.var("group", partitions[i] >> GROUP_BITS)
+            _carry(k, ends, group, [partitions, *sources], held, i)
         with k.for_(0, end - begin, "j") as j:
-            _carry(k, places, k.var("lane", held[0][j]), held[1:], targets, j)
+            _carry(k, places, k.var("partition", held[0][j]), held[1:], targets, j)
         k.set(begin, end)
     k.ret(hi)
     return k.build()
 
 
 def _carry(
-    k: KernelBuilder, places: Buffer, lane: Value, sources: list[Buffer], targets: list[Buffer], row: Value
+    k: KernelBuilder,
+    places: Buffer,
+    partition: Value,
+    sources: list[Buffer],
+    targets: list[Buffer],
+    row: Value,
 ) -> None:
     """Copy a row to the next position of its partition."""
-    place = k.var("place", places[lane])
+    place = k.var("place", places[partition])
     for source, target in zip(sources, targets, strict=True):
         k.store(target, place, source[row])
-    k.store(places, lane, place + 1)
+    k.store(places, partition, place + 1)
 
 
 def _begin_groups(
-    k: KernelBuilder, lanes: Buffer, begin: Value, end: Value, groups: Value, ends: Buffer
+    k: KernelBuilder, partitions: Buffer, begin: Value, end: Value, groups: Value, ends: Buffer
 ) -> None:
     """Count the rows of each group, and turn counts into start positions."""
     with k.for_(0, groups, "g") as g:
         k.store(ends, g, 0)
     with k.for_(begin, end, "i") as i:
-        group = k.var("group", lanes[i] >> GROUP_BITS)
+        group = k.var("group", partitions[i] >> GROUP_BITS)
         k.store(ends, group, ends[group] + 1)
     total = k.var("total", 0)
     with k.for_(0, groups, "g") as g:

@@ -80,18 +80,18 @@ def _count_digits(
 ) -> None:
     """Compute the start of each digit's words, for two digits in one pass."""
     with k.for_(0, DIGITS, "d") as d:
-        for each in counts:
-            k.store(each, d, 0)
+        for count in counts:
+            k.store(count, d, 0)
     with k.for_(0, rows, "i") as i:
         word = k.var("word", words[i] >> shift)
-        for place, each in enumerate(counts):
+        for place, count in enumerate(counts):
             digit = k.var("digit", (word >> (place * DIGIT_BITS)) & (DIGITS - 1))
-            k.store(each, digit, each[digit] + 1)
+            k.store(count, digit, count[digit] + 1)
     totals = [k.var("total", 0) for _ in counts]
     with k.for_(0, DIGITS, "d") as d:
-        for total, each in zip(totals, counts, strict=True):
-            here = k.var("here", each[d])
-            k.store(each, d, total)
+        for total, count in zip(totals, counts, strict=True):
+            here = k.var("here", count[d])
+            k.store(count, d, total)
             k.set(total, total + here)
 
 

@@ -24,7 +24,13 @@ from penstock.algorithms.order_statistics.sliding import memory_length
 from penstock.algorithms.sliding.kernel import COUNT_SLIDE, Shape, SlideSpec, build_slide
 from penstock.algorithms.sort.float_ranks import place_floats
 from penstock.algorithms.sort.is_sorted import falls
-from penstock.algorithms.sort.partition import CHUNK, GROUP_BITS, count_lanes, fill_lanes, fill_many_lanes
+from penstock.algorithms.sort.partition import (
+    CHUNK,
+    GROUP_BITS,
+    count_partitions,
+    fill_many_partitions,
+    fill_partitions,
+)
 from penstock.algorithms.sort.radix import DIGIT_BITS, radix_pass, sort_words
 from penstock.algorithms.sort.ranks import assign_ranks, float_words
 from penstock.algorithms.sort.sorting import Sorter
@@ -72,7 +78,7 @@ class FrameReducers:
         by_rank = [each for each in numbered if each[1].function in QUESTIONS]
         others = [each for each in numbered if each not in in_kernels and each not in by_rank]
         return [
-            *(self._other(*each, threads) for each in others),
+            *(self._other(*other, threads) for other in others),
             *(self._kernel(key, group, threads) for key, group in _grouped(in_kernels, self._pass_of)),
             *(self._ranks(group, threads) for _, group in _grouped(by_rank, _column_of)),
         ]
@@ -138,8 +144,13 @@ class FrameReducers:
 
     def kernel_pass(self, reductions: tuple[FrameReduction, ...], algorithm: str, threads: int) -> KernelPass:
         """Return one kernel pass for several reductions."""
-        columns = {name for each in reductions for name in (*each.args, each.where) if name is not None}
-        types = tuple(each.type for each in reductions)
+        columns = {
+            name
+            for reduction in reductions
+            for name in (*reduction.args, reduction.where)
+            if name is not None
+        }
+        types = tuple(reduction.type for reduction in reductions)
         slide = partial(self._slide, reductions)
         if algorithm != COUNT_SLIDE:
             return KernelPass(tuple(columns), types, partial(slide, algorithm), threads)
@@ -176,8 +187,8 @@ class FrameReducers:
         return SlideSpec(
             self.schema,
             self.time,
-            tuple(each.as_ir() for each in reductions),
-            tuple(each.type for each in reductions),
+            tuple(reduction.as_ir() for reduction in reductions),
+            tuple(reduction.type for reduction in reductions),
             nullable,
             algorithm,
             self.shape,
@@ -217,10 +228,12 @@ def partitioner(kernel_factory: KernelFactory, threads: int) -> Partitioner:
 
     def fill(dtypes: tuple[np.dtype, ...], many: bool) -> Call:
         types = tuple(TYPES[f"{each.kind}{8 * each.itemsize}"] for each in dtypes)
-        written = fill_many_lanes if many else fill_lanes
+        written = fill_many_partitions if many else fill_partitions
         return kernel_factory.call((written.__name__, types), lambda: written(types))
 
-    return Partitioner(kernel_factory.call("count_lanes", count_lanes), fill, CHUNK, GROUP_BITS, threads)
+    return Partitioner(
+        kernel_factory.call("count_partitions", count_partitions), fill, CHUNK, GROUP_BITS, threads
+    )
 
 
 _FEW_ROWS = 4
@@ -279,7 +292,7 @@ def indexer(kernel_factory: KernelFactory) -> Callable[[int], Indexer]:
     return lambda width: Indexer(width, kernel_factory.index, kernel_factory.texts)
 
 
-def lane_layout(
+def partition_layout(
     keys: tuple[str, ...], columns: tuple[str, ...], kernel_factory: KernelFactory, threads: int
 ) -> Layout:
     """Return the layout that partitions rows by `keys` and copies `columns` along."""

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from penstock.algorithms.sorted_partitions.frames import Frames, Released
-from penstock.algorithms.sorted_partitions.partitions import Lanes
+from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 from penstock.runtime.time_limits import within_reach
 
@@ -21,38 +21,38 @@ class CountFraming(Released):
     every: int
     partial: bool
 
-    def frames(self, lanes: Lanes, watermark: int) -> Frames:
-        if lanes.count == 1:
-            return self._regular(lanes, self.partial and watermark == END_OF_TIME)
-        rows = np.diff(lanes.bounds)
+    def frames(self, partitions: SortedPartitions, watermark: int) -> Frames:
+        if partitions.count == 1:
+            return self._regular(partitions, self.partial and watermark == END_OF_TIME)
+        rows = np.diff(partitions.bounds)
         each = -(-rows // self.every)  # windows that have begun
-        lane = np.repeat(np.arange(lanes.count), each)
+        partition = np.repeat(np.arange(partitions.count), each)
         place = np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)
-        lo = lanes.bounds[lane] + place * self.every
-        hi = np.minimum(lo + self.size, lanes.bounds[lane + 1])
+        lo = partitions.bounds[partition] + place * self.every
+        hi = np.minimum(lo + self.size, partitions.bounds[partition + 1])
         full = hi - lo == self.size
-        new = full & lanes.fresh[hi - 1]
+        new = full & partitions.fresh[hi - 1]
         if self.partial and watermark == END_OF_TIME:
             new |= ~full
         lo, hi = lo[new], hi[new]
-        times = within_reach(lanes.times, 0, 1)
+        times = within_reach(partitions.times, 0, 1)
         return Frames(lo, hi, times[lo], times[hi - 1] + 1)
 
-    def _regular(self, lanes: Lanes, cut: bool) -> Regular:
+    def _regular(self, partitions: SortedPartitions, cut: bool) -> Regular:
         """The windows that end with a new row. Processed rows come first: the watermark has passed them."""
-        rows = len(lanes)
+        rows = len(partitions)
         full = max((rows - self.size) // self.every + 1, 0)
-        before = max((lanes.seen - self.size) // self.every + 1, 0)
+        before = max((partitions.seen - self.size) // self.every + 1, 0)
         begun = -(-rows // self.every)
-        within_reach(lanes.times_at(rows - 1, 1, 1), 0, 1)  # the last is the latest
+        within_reach(partitions.times_at(rows - 1, 1, 1), 0, 1)  # the last is the latest
         first = before * self.every
-        return Regular(lanes, first, full - before, begun - full if cut else 0, self.size, self.every)
+        return Regular(partitions, first, full - before, begun - full if cut else 0, self.size, self.every)
 
-    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
-        rows = np.diff(lanes.bounds)
+    def needed(self, partitions: SortedPartitions, watermark: int) -> np.ndarray:
+        rows = np.diff(partitions.bounds)
         reach = max(self.size, self.every)
         first = np.maximum(-(-(rows - reach + 1) // self.every), 0) * self.every  # of the oldest open window
-        place = np.arange(len(lanes)) - np.repeat(lanes.bounds[:-1], rows)
+        place = np.arange(len(partitions)) - np.repeat(partitions.bounds[:-1], rows)
         kept: np.ndarray = place >= np.repeat(first, rows)
         return kept
 
@@ -68,8 +68,10 @@ class Regular(Frames):
 
     in_order = True
 
-    def __init__(self, lanes: Lanes, first: int, full: int, cut: int, size: int, every: int) -> None:
-        self.lanes, self.first, self.full, self.cut = lanes, first, full, cut
+    def __init__(
+        self, partitions: SortedPartitions, first: int, full: int, cut: int, size: int, every: int
+    ) -> None:
+        self.partitions, self.first, self.full, self.cut = partitions, first, full, cut
         self.size, self.every = size, every
 
     def __len__(self) -> int:
@@ -81,7 +83,7 @@ class Regular(Frames):
 
     @cached_property
     def hi(self) -> np.ndarray:  # type: ignore[override]
-        found: np.ndarray = np.minimum(self.lo + self.size, len(self.lanes))
+        found: np.ndarray = np.minimum(self.lo + self.size, len(self.partitions))
         return found
 
     @property
@@ -90,14 +92,14 @@ class Regular(Frames):
 
     @cached_property
     def start(self) -> np.ndarray:  # type: ignore[override]
-        return self.lanes.times_at(self.first, len(self), self.every)
+        return self.partitions.times_at(self.first, len(self), self.every)
 
     @cached_property
     def end(self) -> np.ndarray:  # type: ignore[override]
-        full = self.lanes.times_at(self.first + self.size - 1, self.full, self.every, 1)
+        full = self.partitions.times_at(self.first + self.size - 1, self.full, self.every, 1)
         if not self.cut:
             return full
-        last = self.lanes.times_at(len(self.lanes) - 1, 1, 1, 1)
+        last = self.partitions.times_at(len(self.partitions) - 1, 1, 1, 1)
         return np.concatenate([full, np.repeat(last, self.cut)])
 
     @property

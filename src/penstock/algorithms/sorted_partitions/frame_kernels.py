@@ -1,6 +1,6 @@
 """Kernels that find window frames: for each window of a sorted partition, the range of its rows.
 
-Rows are partitioned by key (a partition is a `lane`) and sorted by time, so both ends of a window only move forward:
+Rows are partitioned by key (a partition is a `partition`) and sorted by time, so both ends of a window only move forward:
 two pointers, no search. `bounds` lists the start of each partition, and the end of the last.
 """
 
@@ -64,19 +64,19 @@ class _Windows:
         k = self.k
         self.times, self.bounds = k.buffer("times", I64), k.buffer("bounds", I64)
         self.after, self.upto = k.scalar("after"), k.scalar("upto")
-        self.lanes, self.capacity = k.scalar("lanes"), k.scalar("capacity")
+        self.partitions, self.capacity = k.scalar("partitions"), k.scalar("capacity")
         self.lo, self.hi, self.number = (k.buffer(hint, I64) for hint in ("lo", "hi", "number"))
 
     def kernel(self) -> Kernel:
         """Build the kernel: it writes frames up to the capacity, and returns the total number of frames."""
         k = self.k
         self.found = k.var("found", 0)
-        with k.for_(0, self.lanes, "lane") as lane:
-            self._lane(k.var("at", self.bounds[lane]), k.var("stop", self.bounds[lane + 1]))
+        with k.for_(0, self.partitions, "partition") as partition:
+            self._partition(k.var("at", self.bounds[partition]), k.var("stop", self.bounds[partition + 1]))
         k.ret(self.found)
         return k.build()
 
-    def _lane(self, at: Var, stop: Var) -> None:
+    def _partition(self, at: Var, stop: Var) -> None:
         k = self.k
         n, beyond = k.var("n", self.after), k.var("beyond", at)
         with k.while_(at < stop):
@@ -117,7 +117,7 @@ def look_back_frames(oldest: bool, newest: bool, delayed: bool) -> Kernel:
     """Find, for each of the rows `begin … end`, the rows of its partition from `since` to `until` before its time.
 
     `oldest` and `newest` include rows exactly at the ends; `delayed` means that `until` is not zero. The first row is
-    in partition `lane`; its pointers start at `left` and `right`. Bounds are written from the start of `lo` and `hi`.
+    in partition `partition`; its pointers start at `left` and `right`. Bounds are written from the start of `lo` and `hi`.
     The kernel returns the length of the longest frame.
     """
     return _LookBacks(KernelBuilder("look_back_frames"), oldest, newest, delayed).kernel()
@@ -136,43 +136,45 @@ class _LookBacks:
         k = self.k
         self.times, self.bounds = k.buffer("times", I64), k.buffer("bounds", I64)
         self.since, self.until = k.scalar("since"), k.scalar("until")
-        self.begin, self.end, self.lane = k.scalar("begin"), k.scalar("end"), k.scalar("lane")
+        self.begin, self.end, self.partition = k.scalar("begin"), k.scalar("end"), k.scalar("partition")
         self.lo, self.hi = k.buffer("lo", I64), k.buffer("hi", I64)
         self.left, self.right = k.var("from", k.scalar("left")), k.var("to", k.scalar("right"))
         self.longest = k.var("longest", 0)
 
     def kernel(self) -> Kernel:
         k = self.k
-        at, here = k.var("at", self.begin), k.var("here", self.lane)
+        at, here = k.var("at", self.begin), k.var("here", self.partition)
         with k.while_(at < self.end):
-            lane_end = k.var("lane_end", self.bounds[here + 1])
-            stop = k.var("stop", minimum(lane_end, self.end))
+            partition_end = k.var("partition_end", self.bounds[here + 1])
+            stop = k.var("stop", minimum(partition_end, self.end))
             with k.while_(at < stop):
-                self._chunk(at, stop, lane_end)
+                self._chunk(at, stop, partition_end)
             k.set(here, here + 1)
             k.set(self.left, stop)
             k.set(self.right, stop)
         k.ret(self.longest)
         return k.build()
 
-    def _chunk(self, at: Var, stop: Value, lane_end: Value) -> None:
+    def _chunk(self, at: Var, stop: Value, partition_end: Value) -> None:
         """Write the bounds of a chunk's rows, and advance."""
         k, upto = self.k, self.k.var("upto", minimum(at + _CHUNK, stop))
         if not self.newest or self.delayed:
-            self._one_by_one(at, upto, lane_end)
+            self._one_by_one(at, upto, partition_end)
         else:
             self._advance(self.left, self.times[at], self.since, not self.oldest)
-            with k.if_(self._is_regular(at, upto, lane_end)):
+            with k.if_(self._is_regular(at, upto, partition_end)):
                 self._regular(at)
             with k.else_():
-                self._one_by_one(at, upto, lane_end)
+                self._one_by_one(at, upto, partition_end)
         k.set(at, upto)
 
-    def _is_regular(self, at: Value, upto: Value, lane_end: Value) -> Value:
+    def _is_regular(self, at: Value, upto: Value, partition_end: Value) -> Value:
         """Return whether exactly one row enters and one leaves at every row of the chunk."""
         k, times = self.k, self.times
         before = k.var("before", at - self.left + 1)  # distance from an entering row to the row that leaves
-        otherwise = k.var("otherwise", ((upto - at).ne(_CHUNK) | (upto >= lane_end)) | self.left.eq(0), BOOL)
+        otherwise = k.var(
+            "otherwise", ((upto - at).ne(_CHUNK) | (upto >= partition_end)) | self.left.eq(0), BOOL
+        )
         with k.if_(~otherwise), k.for_(at, upto, "row") as row:
             gone, kept = (
                 _is_apart(times[place], times[row], self.since, not self.oldest)
@@ -192,12 +194,12 @@ class _LookBacks:
         k.set(self.left, first + (_CHUNK - 1))
         k.set(self.right, at + _CHUNK)
 
-    def _one_by_one(self, at: Value, upto: Value, lane_end: Value) -> None:
+    def _one_by_one(self, at: Value, upto: Value, partition_end: Value) -> None:
         k = self.k
         with k.for_(at, upto, "row") as row:
             time = k.var("time", self.times[row])
             if self.newest and not self.delayed:
-                self._pass_equals(row, time, lane_end)
+                self._pass_equals(row, time, partition_end)
             else:
                 self._advance(self.right, time, self.until, self.newest)
             self._advance(self.left, time, self.since, not self.oldest)
@@ -212,11 +214,11 @@ class _LookBacks:
         with k.while_(_is_apart(self.times[pointer], time, by, including)):
             k.set(pointer, pointer + 1)
 
-    def _pass_equals(self, row: Value, time: Value, lane_end: Value) -> None:
+    def _pass_equals(self, row: Value, time: Value, partition_end: Value) -> None:
         """Advance past a row and all rows of its time. A branch, not a select: rows then do not depend on each other."""
         k, right = self.k, self.right
         k.set(right, maximum(right, row + 1))
-        with k.while_((right < lane_end) & (self.times[minimum(right, lane_end - 1)] <= time)):
+        with k.while_((right < partition_end) & (self.times[minimum(right, partition_end - 1)] <= time)):
             k.set(right, right + 1)
 
 
@@ -225,9 +227,9 @@ def count_sessions() -> Kernel:
     k = KernelBuilder("count_sessions")
     times, bounds, gap = k.buffer("times", I64), k.buffer("bounds", I64), k.scalar("gap")
     found = k.var("found", 0)
-    with k.for_(k.scalar("begin"), k.scalar("end"), "lane") as lane:
+    with k.for_(k.scalar("begin"), k.scalar("end"), "partition") as partition:
         k.set(found, found + 1)
-        with k.for_(bounds[lane] + 1, bounds[lane + 1], "row") as row:
+        with k.for_(bounds[partition] + 1, bounds[partition + 1], "row") as row:
             k.set(found, found + _apart(times[row - 1], times[row], gap).to(I64))
     k.ret(found)
     return k.build()
@@ -242,12 +244,12 @@ def list_sessions() -> Kernel:
     times, bounds, gap = k.buffer("times", I64), k.buffer("bounds", I64), k.scalar("gap")
     lo, start, last = k.buffer("lo", I64), k.buffer("start", I64), k.buffer("last", I64)
     at = k.var("at", k.scalar("first") - 1)
-    with k.for_(k.scalar("begin"), k.scalar("end"), "lane") as lane:
-        begun = k.var("begun", bounds[lane])
+    with k.for_(k.scalar("begin"), k.scalar("end"), "partition") as partition:
+        begun = k.var("begun", bounds[partition])
         since = k.var("since", times[begun])
         before = k.var("before", since)
         k.set(at, at + 1)
-        with k.for_(bounds[lane], bounds[lane + 1], "row") as row:
+        with k.for_(bounds[partition], bounds[partition + 1], "row") as row:
             time = k.var("time", times[row])
             new = k.var("new", _apart(before, time, gap))
             k.set(at, at + new.to(I64))
@@ -274,11 +276,11 @@ def run_starts() -> Kernel:
     """Mark the rows that begin a run: a partition's first row, then each row `within` or more after the last mark."""
     k = KernelBuilder("run_starts")
     times, bounds = k.buffer("times", I64), k.buffer("bounds", I64)
-    within, lanes, begins = k.scalar("within"), k.scalar("lanes"), k.buffer("begins", U8)
-    with k.for_(0, lanes, "lane") as lane:
-        first = k.var("first", bounds[lane])
+    within, partitions, begins = k.scalar("within"), k.scalar("partitions"), k.buffer("begins", U8)
+    with k.for_(0, partitions, "partition") as partition:
+        first = k.var("first", bounds[partition])
         since = k.var("since", times[first])
-        with k.for_(first, bounds[lane + 1], "row") as row:
+        with k.for_(first, bounds[partition + 1], "row") as row:
             new = k.var("new", row.eq(first) | _apart(since, times[row], within - 1))
             k.store(begins, row, new.to(U8))
             k.set(since, select(new, times[row], since))

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from penstock.algorithms.sorted_partitions.partitions import Lanes
+from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.algorithms.window_grid import Windows
 from penstock.errors import WindowError
 from penstock.runtime.buffers import room, ticks_of
@@ -92,7 +92,7 @@ class Gate(Protocol):
     def completes(self, before: int, watermark: int) -> bool:
         """Whether windows may be complete at `watermark` that were not complete at `before`."""
 
-    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
+    def needed(self, partitions: SortedPartitions, watermark: int) -> np.ndarray:
         """Which rows later windows may hold."""
 
     def ahead(self, watermark: int) -> int:
@@ -108,7 +108,7 @@ class Gate(Protocol):
 class Framing(Gate, Protocol):
     """One window type over sorted partitions."""
 
-    def frames(self, lanes: Lanes, watermark: int) -> Frames:
+    def frames(self, partitions: SortedPartitions, watermark: int) -> Frames:
         """The windows that are complete at the watermark and have not been emitted."""
 
 
@@ -143,14 +143,14 @@ class UnboundedFraming(Released):
     def completes(self, before: int, watermark: int) -> bool:
         return watermark == END_OF_TIME
 
-    def frames(self, lanes: Lanes, watermark: int) -> Frames:
-        if watermark != END_OF_TIME or not len(lanes):
+    def frames(self, partitions: SortedPartitions, watermark: int) -> Frames:
+        if watermark != END_OF_TIME or not len(partitions):
             return _no_frames()
-        lo, hi, times = lanes.bounds[:-1], lanes.bounds[1:], within_reach(lanes.times, 0, 1)
+        lo, hi, times = partitions.bounds[:-1], partitions.bounds[1:], within_reach(partitions.times, 0, 1)
         return Frames(lo, hi, np.full(len(lo), times.min()), np.full(len(lo), times.max() + 1))
 
-    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
-        return np.ones(len(lanes), np.bool_)
+    def needed(self, partitions: SortedPartitions, watermark: int) -> np.ndarray:
+        return np.ones(len(partitions), np.bool_)
 
     def ahead(self, watermark: int) -> int:
         return START_OF_TIME if watermark != END_OF_TIME else END_OF_TIME
@@ -166,14 +166,14 @@ class CarriedFraming(Released):
     start: str
     end: str
 
-    def frames(self, lanes: Lanes, watermark: int) -> Frames:
-        first = lanes.bounds[:-1]
-        start, end = (ticks_of(lanes.column(name))[first] for name in (self.start, self.end))
-        found = Frames(first, lanes.bounds[1:], start, end)
+    def frames(self, partitions: SortedPartitions, watermark: int) -> Frames:
+        first = partitions.bounds[:-1]
+        start, end = (ticks_of(partitions.column(name))[first] for name in (self.start, self.end))
+        found = Frames(first, partitions.bounds[1:], start, end)
         return found if watermark == END_OF_TIME else found.chosen(end <= watermark)
 
-    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
-        later: np.ndarray = ticks_of(lanes.column(self.end)) > watermark
+    def needed(self, partitions: SortedPartitions, watermark: int) -> np.ndarray:
+        later: np.ndarray = ticks_of(partitions.column(self.end)) > watermark
         return later
 
     def ahead(self, watermark: int) -> int:
@@ -200,22 +200,22 @@ class GridFraming:
     def completes(self, before: int, watermark: int) -> bool:
         return self.windows.last_complete(watermark) > self.windows.last_complete(before)
 
-    def frames(self, lanes: Lanes, watermark: int) -> Frames:
+    def frames(self, partitions: SortedPartitions, watermark: int) -> Frames:
         """Count first, then fill: the number of windows is not known in advance."""
         upto = self.windows.last_complete(watermark)
         if upto <= self.emitted:
             return _no_frames()
         grid = self.windows.grid
-        within_reach(lanes.times, grid.offset + grid.size, grid.offset + grid.size + grid.every)
+        within_reach(partitions.times, grid.offset + grid.size, grid.offset + grid.size + grid.every)
         given = {"size": grid.size, "every": grid.every, "offset": grid.offset}
         after = self.emitted + 1 if self.emitted > START_OF_TIME else START_OF_TIME
-        lo, hi, number = _filled(self.call, lanes, {**given, "after": after, "upto": upto})
+        lo, hi, number = _filled(self.call, partitions, {**given, "after": after, "upto": upto})
         self.emitted = upto
         start = grid.offset + number * grid.every
         return Frames(lo, hi, start, start + grid.size)
 
-    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
-        open_yet: np.ndarray = self.windows.last_holding(lanes.times) > self.emitted
+    def needed(self, partitions: SortedPartitions, watermark: int) -> np.ndarray:
+        open_yet: np.ndarray = self.windows.last_holding(partitions.times) > self.emitted
         return open_yet
 
     def ahead(self, watermark: int) -> int:
@@ -263,8 +263,8 @@ class CalendarFraming:
             self.next_end = before, int(ends.min()) if len(ends) else START_OF_TIME
         return self.next_end[1] <= watermark
 
-    def frames(self, lanes: Lanes, watermark: int) -> Frames:
-        times = lanes.times
+    def frames(self, partitions: SortedPartitions, watermark: int) -> Frames:
+        times = partitions.times
         if not len(times):
             self.emitted = max(self.emitted, watermark)
             return _no_frames()
@@ -273,11 +273,11 @@ class CalendarFraming:
         starts, ends = np.append(starts[kept], END_OF_TIME), np.append(ends[kept], END_OF_TIME)
         self.emitted = max(self.emitted, watermark)
         given = {"starts": starts, "ends": ends, "after": 0, "upto": len(starts) - 2}
-        lo, hi, number = _filled(self.call, lanes, given)
+        lo, hi, number = _filled(self.call, partitions, given)
         return Frames(lo, hi, starts[number], ends[number])
 
-    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
-        times = lanes.times
+    def needed(self, partitions: SortedPartitions, watermark: int) -> np.ndarray:
+        times = partitions.times
         return self._last_end(times) > watermark if len(times) else np.zeros(0, np.bool_)
 
     def _last_end(self, times: np.ndarray) -> np.ndarray:
@@ -305,9 +305,11 @@ class CalendarFraming:
         self.emitted = watermark
 
 
-def _filled(call: Call, lanes: Lanes, given: dict[str, object]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _filled(
+    call: Call, partitions: SortedPartitions, given: dict[str, object]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Run a frames kernel twice: to count, and to fill."""
-    given = {**given, "times": lanes.times, "bounds": lanes.bounds, "lanes": lanes.count}
+    given = {**given, "times": partitions.times, "bounds": partitions.bounds, "partitions": partitions.count}
     nothing = {name: np.zeros(1, np.int64) for name in ("lo", "hi", "number")}
     found = call({**given, **nothing, "capacity": 0})
     lo, hi, number = (room(found) for _ in range(3))

@@ -24,16 +24,18 @@ class Held:
         self.watermark = START_OF_TIME
         self._parts: list[Rows] = []  # in arrival order; concatenated when first read
 
-    def add(self, flows: list[TimedBatch]) -> None:
-        self._parts += [arrived([self._on_time(flow)], self.schema, self.time) for flow in flows]
+    def add(self, timed_batches: list[TimedBatch]) -> None:
+        self._parts += [
+            arrived([self._on_time(timed_batch)], self.schema, self.time) for timed_batch in timed_batches
+        ]
 
-    def _on_time(self, flow: TimedBatch) -> TimedBatch:
+    def _on_time(self, timed_batch: TimedBatch) -> TimedBatch:
         def late(arrival_watermarks: np.ndarray) -> np.ndarray:
             return np.asarray(
-                ticks_of(flow.batch.column(self.time.column), self.time.shift) < arrival_watermarks
+                ticks_of(timed_batch.batch.column(self.time.column), self.time.shift) < arrival_watermarks
             )
 
-        return on_time(flow, self.metrics, late)
+        return on_time(timed_batch, self.metrics, late)
 
     def release(self, watermark: int) -> Rows:
         """Remove and return the rows before the watermark."""

@@ -78,7 +78,12 @@ def ramp(first: int, pace: int, count: int) -> np.ndarray:
     return made
 
 
-def arrived_implied(flows: Sequence[TimedBatch], schema: pa.Schema, time: Time) -> Rows:
+def arrived_implied(timed_batches: Sequence[TimedBatch], schema: pa.Schema, time: Time) -> Rows:
     """Rows from consecutive incoming batches without the time column."""
-    columns = pa.schema([each for each in schema if each.name != time.column])
-    return ImpliedRows(joined([flow.batch for flow in flows], columns), schema, time, flows[0].first_row)
+    columns = pa.schema([field for field in schema if field.name != time.column])
+    return ImpliedRows(
+        joined([timed_batch.batch for timed_batch in timed_batches], columns),
+        schema,
+        time,
+        timed_batches[0].first_row,
+    )

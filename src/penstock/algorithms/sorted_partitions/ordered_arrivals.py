@@ -33,20 +33,20 @@ class OrderedArrivals:
     def __post_init__(self) -> None:
         self.rows = RowsAhead(self.schema, self.sorter)
 
-    def add(self, flows: list[TimedBatch]) -> None:
-        timely = [self._on_time(flow) for flow in flows]
-        some = [flow for flow in timely if flow.batch.num_rows]
+    def add(self, timed_batches: list[TimedBatch]) -> None:
+        timely = [self._on_time(timed_batch) for timed_batch in timed_batches]
+        some = [timed_batch for timed_batch in timely if timed_batch.batch.num_rows]
         if some:
             self.rows.add(arrived(some, self.schema, self.time))
 
-    def _on_time(self, flow: TimedBatch) -> TimedBatch:
+    def _on_time(self, timed_batch: TimedBatch) -> TimedBatch:
         def late(arrival_watermarks: np.ndarray) -> np.ndarray:
             behind: np.ndarray = (
-                ticks_of(flow.batch.column(self.time.column), self.time.shift) < arrival_watermarks
+                ticks_of(timed_batch.batch.column(self.time.column), self.time.shift) < arrival_watermarks
             )
             return behind
 
-        return on_time(flow, self.metrics, late)
+        return on_time(timed_batch, self.metrics, late)
 
     def release(self, watermark: int) -> Rows:
         """Remove and return the rows that the watermark has passed."""
@@ -55,7 +55,7 @@ class OrderedArrivals:
 
     def save(self, keys: Sequence[pa.Field]) -> dict[str, StateTable]:
         """The state tables of the rows that wait; `keys` are their key columns."""
-        names = [each.name for each in keys]
+        names = [key.name for key in keys]
         return {"marks": scalars(watermark=self.watermark), "rows": self.rows.rows().kept(names)}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:

@@ -1,4 +1,4 @@
-"""Partition rows by key number (`lanes`): a counting sort that also moves columns."""
+"""Partition rows by key number (`partitions`): a counting sort that also moves columns."""
 
 from __future__ import annotations
 
@@ -30,27 +30,31 @@ BLOCK = 1 << 16  # values that stay in a core's private cache
 
 @dataclass(frozen=True)
 class Partitioner:
-    """Partition rows; `count_lanes` and `fill_lanes(types, many)` are kernels.
+    """Partition rows; `count_partitions` and `fill_partitions(types, many)` are kernels.
 
     The kernel for many partitions sorts `chunk` rows at a time by groups of 2 ** `group_bits` partitions.
     """
 
-    count_lanes: Call
-    fill_lanes: Fill
+    count_partitions: Call
+    fill_partitions: Fill
     chunk: int
     group_bits: int
     threads: int
 
-    def partition(self, lanes: np.ndarray, least: int = 0) -> Partition:
+    def partition(self, partitions: np.ndarray, least: int = 0) -> Partition:
         """Count the rows of each partition, of which there are at least `least`; each thread takes a range of rows."""
-        cuts = _stretches(len(lanes), self.threads)
-        highest = _of_stretches(lambda begin, end: int(lanes[begin:end].max()), cuts) if len(lanes) else [-1]
+        cuts = _stretches(len(partitions), self.threads)
+        highest = (
+            _of_stretches(lambda begin, end: int(partitions[begin:end].max()), cuts)
+            if len(partitions)
+            else [-1]
+        )
         counts, first = np.zeros((2, len(cuts), max(max(highest) + 1, least)), np.int64)
         stretches = [
-            {"lanes": lanes, "lo": begin, "hi": end, "counts": own, "first": seen}
+            {"partitions": partitions, "lo": begin, "hi": end, "counts": own, "first": seen}
             for (begin, end), own, seen in zip(cuts, counts, first, strict=True)
         ]
-        run_on_threads([partial(self.count_lanes, each) for each in stretches])
+        run_on_threads([partial(self.count_partitions, stretch) for stretch in stretches])
         return Partition(stretches, counts, first, self)
 
 
@@ -92,16 +96,16 @@ class Partition:
         """The values of columns, by partition."""
         total = self.counts.sum(axis=0)
         places = (np.cumsum(total) - total) + np.cumsum(self.counts, axis=0) - self.counts
-        made = [room(len(each), each.dtype) for each in columns]
+        made = [room(len(column), column.dtype) for column in columns]
         many = FEWEST_LINES <= len(total) * len(columns) <= MOST_LINES
-        dtypes = tuple(each.dtype for each in columns)
-        call = self.by.fill_lanes(dtypes, many)
-        given = {numbered("in", place): each for place, each in enumerate(columns)}
+        dtypes = tuple(column.dtype for column in columns)
+        call = self.by.fill_partitions(dtypes, many)
+        given = {numbered("in", place): column for place, column in enumerate(columns)}
         given |= {numbered("out", place): each for place, each in enumerate(made)}
         run_on_threads(
             [
-                partial(call, {**each, **given, **(self._held(dtypes) if many else {}), "places": own})
-                for each, own in zip(self.stretches, places, strict=True)
+                partial(call, {**stretch, **given, **(self._held(dtypes) if many else {}), "places": own})
+                for stretch, own in zip(self.stretches, places, strict=True)
             ]
         )
         return made

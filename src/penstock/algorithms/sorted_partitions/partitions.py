@@ -1,4 +1,4 @@
-"""Sorted partitions (`Lanes`): the rows of each key stored contiguously, in time order."""
+"""Sorted partitions (`SortedPartitions`): the rows of each key stored contiguously, in time order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.runtime.buffers import indices, to_arrow
 
 
 @dataclass
-class Lanes:
+class SortedPartitions:
     """Rows by partition. Partition i is rows bounds[i] … bounds[i + 1] - 1, in time order.
 
     `ranking()` computes the rank in time of each partitioned row among all rows; None if that is its position.
@@ -25,7 +25,7 @@ class Lanes:
     position of each partition's first row. Columns and ranking are partitioned on first use: many windows need neither.
     """
 
-    came: Rows
+    arrived_rows: Rows
     bounds: np.ndarray
     times: np.ndarray
     order: np.ndarray | None = None
@@ -57,13 +57,13 @@ class Lanes:
     def fresh(self) -> np.ndarray:
         """Which rows no window has processed yet."""
         if self.all_fresh:
-            return self.came.fresh
-        return self.came.fresh if self.places is None else self.came.fresh[self.places]
+            return self.arrived_rows.fresh
+        return self.arrived_rows.fresh if self.places is None else self.arrived_rows.fresh[self.places]
 
     @cached_property
     def seen(self) -> int:
         """The number of rows that a window has processed."""
-        return self.came.seen_before
+        return self.arrived_rows.seen_before
 
     @property
     def all_fresh(self) -> bool:
@@ -75,7 +75,7 @@ class Lanes:
 
     def column(self, name: str) -> pa.Array:
         if name not in self.columns:
-            column = self.came.column(name)
+            column = self.arrived_rows.column(name)
             self.columns[name] = column if self.places is None else column.take(indices(self.places))
         return self.columns[name]
 
@@ -92,7 +92,7 @@ class Lanes:
 
     def taken(self, which: np.ndarray) -> pa.RecordBatch:
         """Whole rows, by their positions in the partitions."""
-        return taken(self.came.batch, self.rows(which))
+        return taken(self.arrived_rows.batch, self.rows(which))
 
     def key_rows(self, lo: np.ndarray) -> np.ndarray:
         """The arrival position of a row with each frame's keys; `lo` has the frames' first rows, ascending."""
@@ -103,26 +103,26 @@ class Lanes:
 
     def of_rows(self, rows: np.ndarray) -> np.ndarray:
         """The partition of each row."""
-        lane: np.ndarray = np.searchsorted(self.bounds, rows, side="right") - 1
-        return lane
+        partition: np.ndarray = np.searchsorted(self.bounds, rows, side="right") - 1
+        return partition
 
 
-class AsCame(Lanes):
+class InArrivalOrder(SortedPartitions):
     """All rows in one partition, in arrival order: no row is moved, and no time is read before it is needed."""
 
     def __init__(self, rows: Rows) -> None:
-        self.came, self.order, self.ranking, self.first, self.columns = rows, None, None, None, {}
+        self.arrived_rows, self.order, self.ranking, self.first, self.columns = rows, None, None, None, {}
         self.bounds = np.array([0, len(rows)] if len(rows) else [0], np.int64)
 
     @property
     def times(self) -> np.ndarray:  # type: ignore[override]  # partitions are read-only
-        return self.came.times
+        return self.arrived_rows.times
 
     def __len__(self) -> int:
-        return len(self.came)
+        return len(self.arrived_rows)
 
     def times_at(self, begin: int, count: int, step: int, shift: int = 0) -> np.ndarray:
-        return self.came.times_at(begin, count, step, shift)
+        return self.arrived_rows.times_at(begin, count, step, shift)
 
 
 @dataclass(frozen=True)
@@ -136,25 +136,25 @@ class Layout:
     sorter: Sorter
     threads: int
 
-    def lanes(self, rows: Rows) -> Lanes:
+    def partitions(self, rows: Rows) -> SortedPartitions:
         order = rows.order(self.sorter, self.threads)
         if not self.keys and (order is None or not len(rows)):  # no partition is empty
-            return AsCame(rows)
+            return InArrivalOrder(rows)
         if not self.keys:
-            return Lanes(rows, np.array([0, len(rows)]), rows.times[order], order)
+            return SortedPartitions(rows, np.array([0, len(rows)]), rows.times[order], order)
         numbers = self.number([rows.batch.column(name) for name in self.keys])
         if order is not None:
             return self._by_sorting(rows, order, numbers[order])
         return self._by_carrying(rows, numbers)
 
-    def _by_sorting(self, rows: Rows, order: np.ndarray, numbers: np.ndarray) -> Lanes:
+    def _by_sorting(self, rows: Rows, order: np.ndarray, numbers: np.ndarray) -> SortedPartitions:
         """Sort out-of-order rows by time, then gather them."""
         partition = self.partitioner.partition(numbers)
         (moments,) = partition.carried([np.arange(len(numbers))])
         times, first = rows.times[order[moments]], order[partition.first]
-        return Lanes(rows, partition.bounds, times, order, lambda: moments, first)
+        return SortedPartitions(rows, partition.bounds, times, order, lambda: moments, first)
 
-    def _by_carrying(self, rows: Rows, numbers: np.ndarray) -> Lanes:
+    def _by_carrying(self, rows: Rows, numbers: np.ndarray) -> SortedPartitions:
         """Read ordered rows once, and scatter their columns to the partitions."""
         plain = {name: carried_view(rows.batch.column(name)) for name in self.columns}
         carried = {name: each for name, each in plain.items() if each is not None}
@@ -168,7 +168,7 @@ class Layout:
         def ranking() -> np.ndarray:
             return partition.carried([np.arange(len(rows))])[0]
 
-        return Lanes(rows, partition.bounds, times, None, ranking, partition.first, columns)
+        return SortedPartitions(rows, partition.bounds, times, None, ranking, partition.first, columns)
 
     def number(self, columns: Sequence[pa.Array]) -> np.ndarray:
         """Number the keys of rows, given as columns."""

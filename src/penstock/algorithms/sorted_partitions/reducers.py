@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.sorted_partitions.count_frames import Regular
 from penstock.algorithms.sorted_partitions.frames import Frames
-from penstock.algorithms.sorted_partitions.partitions import Lanes
+from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.errors import OverflowError
 from penstock.loop.abi import ERRORS, WORDS
 from penstock.loop.nodes import Type
@@ -44,7 +44,7 @@ class Reducer(Protocol):
     @property
     def span(self) -> int: ...
 
-    def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
+    def reduce(self, partitions: SortedPartitions, frames: Frames) -> list[pa.Array]:
         """The value of each reduction for each frame."""
 
 
@@ -142,8 +142,8 @@ class KernelReducer:
     span: int
     over: KernelPass
 
-    def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
-        return self.over.arrays(lanes.batch(self.over.columns), frames)
+    def reduce(self, partitions: SortedPartitions, frames: Frames) -> list[pa.Array]:
+        return self.over.arrays(partitions.batch(self.over.columns), frames)
 
 
 def parts(frames: int, rows: int, most: int) -> list[tuple[int, int]]:
@@ -155,10 +155,10 @@ def parts(frames: int, rows: int, most: int) -> list[tuple[int, int]]:
 
 def _outputs(call: OutputCall, frames: int) -> dict[str, np.ndarray]:
     made: dict[str, np.ndarray] = {}
-    for each in call.outputs:
-        made[each.values] = room(frames, numpy_type(each.type))
-        if each.valid is not None:
-            made[each.valid] = room(frames, np.uint8)
+    for output in call.outputs:
+        made[output.values] = room(frames, numpy_type(output.type))
+        if output.valid is not None:
+            made[output.valid] = room(frames, np.uint8)
     return made
 
 
@@ -208,7 +208,7 @@ class CountReducer:
     places: tuple[int, ...]
     span: int
 
-    def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
+    def reduce(self, partitions: SortedPartitions, frames: Frames) -> list[pa.Array]:
         return [to_arrow(frames.lengths, None, pa.int64())]
 
 
@@ -224,11 +224,11 @@ class EndReducer:
     ignore_nulls: bool
     type: pa.DataType
 
-    def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
-        counts = active(lanes, (self.column,) if self.ignore_nulls else (), self.where)
+    def reduce(self, partitions: SortedPartitions, frames: Frames) -> list[pa.Array]:
+        counts = active(partitions, (self.column,) if self.ignore_nulls else (), self.where)
         if counts is None:
             row = frames.hi - 1 if self.last else frames.lo
-            return [chosen(lanes.column(self.column), row, frames.lo < frames.hi, self.type)]
+            return [chosen(partitions.column(self.column), row, frames.lo < frames.hi, self.type)]
         listed = np.flatnonzero(counts)
         if self.last:
             place = np.searchsorted(listed, frames.hi) - 1
@@ -240,7 +240,7 @@ class EndReducer:
             found = place < len(listed)
             row = listed[np.minimum(place, len(listed) - 1)] if len(listed) else frames.lo
             found &= row < frames.hi
-        return [chosen(lanes.column(self.column), row, found, self.type)]
+        return [chosen(partitions.column(self.column), row, found, self.type)]
 
 
 @dataclass(frozen=True)
@@ -253,12 +253,12 @@ class ListReducer:
     where: str | None
     type: pa.DataType
 
-    def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
-        counts = active(lanes, (self.column,), self.where)
-        listed = np.arange(len(lanes)) if counts is None else np.flatnonzero(counts)
+    def reduce(self, partitions: SortedPartitions, frames: Frames) -> list[pa.Array]:
+        counts = active(partitions, (self.column,), self.where)
+        listed = np.arange(len(partitions)) if counts is None else np.flatnonzero(counts)
         first, last = np.searchsorted(listed, frames.lo), np.searchsorted(listed, frames.hi)
         offsets = np.concatenate([[0], np.cumsum(last - first)])
-        values = plain(lanes.column(self.column)).take(indices(listed[ranges(first, last)]))
+        values = plain(partitions.column(self.column)).take(indices(listed[ranges(first, last)]))
         if offsets[-1] > np.iinfo(np.int32).max:
             raise OverflowError(
                 "the lists of these windows hold more than 2^31 values together; collect fewer at a time"
@@ -266,15 +266,15 @@ class ListReducer:
         return [pa.ListArray.from_arrays(to_arrow(offsets.astype(np.int32), None, pa.int32()), values)]
 
 
-def active(lanes: Lanes, args: Sequence[str], where: str | None) -> np.ndarray | None:
+def active(partitions: SortedPartitions, args: Sequence[str], where: str | None) -> np.ndarray | None:
     """Which rows are selected: all arguments non-null, and the condition true; None for every row."""
     masks = [
-        lanes.column(name).is_valid().to_numpy(zero_copy_only=False)
+        partitions.column(name).is_valid().to_numpy(zero_copy_only=False)
         for name in args
-        if lanes.column(name).null_count
+        if partitions.column(name).null_count
     ]
     if where is not None:
-        column = lanes.column(where)
+        column = partitions.column(where)
         masks.append(column.fill_null(False).to_numpy(zero_copy_only=False))
     if not masks:
         return None

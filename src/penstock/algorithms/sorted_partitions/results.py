@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.algorithms.order_statistics.ranks import ranked
 from penstock.algorithms.sort.sorting import Sorter
 from penstock.algorithms.sorted_partitions.frames import Frames, Framing
-from penstock.algorithms.sorted_partitions.partitions import Lanes, same_keys
+from penstock.algorithms.sorted_partitions.partitions import SortedPartitions, same_keys
 from penstock.algorithms.sorted_partitions.reducers import Reducer, ranges
 from penstock.algorithms.sorted_partitions.rows import taken
 from penstock.runtime.buffers import indices, time_array
@@ -25,10 +25,10 @@ class Reductions:
     reducers: Sequence[Reducer]
     count: int
 
-    def arrays(self, lanes: Lanes, spans: Sequence[Frames]) -> list[pa.Array]:
+    def arrays(self, partitions: SortedPartitions, spans: Sequence[Frames]) -> list[pa.Array]:
         found: list[pa.Array] = [None] * self.count
         for reducer in self.reducers:
-            made = reducer.reduce(lanes, spans[reducer.span])
+            made = reducer.reduce(partitions, spans[reducer.span])
             for place, array in zip(reducer.places, made, strict=True):
                 found[place] = array
         return found
@@ -49,12 +49,12 @@ class WindowResults:
     by_key: bool
     threads: int
 
-    def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
-        frames = self.framing.frames(lanes, watermark)
+    def __call__(self, partitions: SortedPartitions, watermark: int) -> list[pa.RecordBatch]:
+        frames = self.framing.frames(partitions, watermark)
         if not len(frames):
             return []
-        reduced = self.reductions.arrays(lanes, [frames])
-        keys = key_arrays(lanes, lanes.key_rows(frames.lo), self.keys)
+        reduced = self.reductions.arrays(partitions, [frames])
+        keys = key_arrays(partitions, partitions.key_rows(frames.lo), self.keys)
         batch = pa.RecordBatch.from_arrays(
             [*bound_arrays(frames, self.schema), *keys, *reduced], schema=self.schema
         )
@@ -76,16 +76,16 @@ class RowResults:
     schema: pa.Schema
     sorter: Sorter
 
-    def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
-        frames = self.framing.frames(lanes, watermark)
+    def __call__(self, partitions: SortedPartitions, watermark: int) -> list[pa.RecordBatch]:
+        frames = self.framing.frames(partitions, watermark)
         if not len(frames):
             return []
-        reduced = self.reductions.arrays(lanes, [frames])
+        reduced = self.reductions.arrays(partitions, [frames])
         row = ranges(frames.lo, frames.hi)
         frame = np.repeat(np.arange(len(frames)), frames.hi - frames.lo)
-        order = self.sorter.order(frames.end[frame], frames.start[frame], lanes.in_time(row))
+        order = self.sorter.order(frames.end[frame], frames.start[frame], partitions.in_time(row))
         row, frame = row[order], frame[order]
-        arrays = list(lanes.taken(row).columns)
+        arrays = list(partitions.taken(row).columns)
         arrays += bound_arrays(frames.chosen(frame), self.schema) if self.adds_bounds else []
         arrays += [array.take(indices(frame)) for array in reduced]
         return [pa.RecordBatch.from_arrays(arrays, schema=self.schema)]
@@ -102,20 +102,20 @@ class AppliedResults:
     schema: pa.Schema
     sorter: Sorter
 
-    def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
-        frames = self.framing.frames(lanes, watermark)
+    def __call__(self, partitions: SortedPartitions, watermark: int) -> list[pa.RecordBatch]:
+        frames = self.framing.frames(partitions, watermark)
         if not len(frames):
             return []
-        keys = key_arrays(lanes, lanes.rows(frames.lo), self.keys)
+        keys = key_arrays(partitions, partitions.rows(frames.lo), self.keys)
         frames = frames.chosen(by_bounds_and_keys(frames, keys, self.sorter))
-        whole = pa.Table.from_batches([lanes.batch(self.columns)])
+        whole = pa.Table.from_batches([partitions.batch(self.columns)])
         made = [self.function(whole.slice(lo, hi - lo)) for lo, hi in zip(frames.lo, frames.hi, strict=True)]
         frame = np.repeat(np.arange(len(frames)), [table.num_rows for table in made])
         repeated = frames.chosen(frame)
         body = pa.concat_tables(made).combine_chunks()
         arrays = [
             *bound_arrays(repeated, self.schema),
-            *key_arrays(lanes, lanes.rows(repeated.lo), self.keys),
+            *key_arrays(partitions, partitions.rows(repeated.lo), self.keys),
             *(column.chunk(0) if column.num_chunks else pa.nulls(0, column.type) for column in body.columns),
         ]
         return [pa.RecordBatch.from_arrays(arrays, schema=self.schema)]
@@ -156,7 +156,7 @@ def check_range(ticks: np.ndarray, dtype: pa.DataType) -> None:
         raise does_not_fit(dtype)
 
 
-def key_arrays(lanes: Lanes, rows: np.ndarray, keys: Sequence[str]) -> Sequence[pa.Array]:
+def key_arrays(partitions: SortedPartitions, rows: np.ndarray, keys: Sequence[str]) -> Sequence[pa.Array]:
     """The keys at some arrival positions."""
     places = indices(rows)
-    return same_keys([lanes.came.batch.column(name).take(places) for name in keys])
+    return same_keys([partitions.arrived_rows.batch.column(name).take(places) for name in keys])

@@ -79,11 +79,11 @@ class Rows:
         if len(several) < 2:
             return several[0] if several else self
         return Rows(
-            joined([each.batch for each in several], self.batch.schema),
-            np.concatenate([each.times for each in several]),
-            _joined_sequences([(each.sequence, len(each)) for each in several]),
+            joined([reduction.batch for reduction in several], self.batch.schema),
+            np.concatenate([reduction.times for reduction in several]),
+            _joined_sequences([(reduction.sequence, len(reduction)) for reduction in several]),
             _joined_branches(several),
-            np.concatenate([each.fresh for each in several]),
+            np.concatenate([reduction.fresh for reduction in several]),
         )
 
     def kept(self, keys: Sequence[str]) -> StateTable:
@@ -135,7 +135,7 @@ def joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBat
         return batches[0]
     if not batches:
         return pa.RecordBatch.from_pylist([], schema=schema)
-    columns = [_concatenated([each.column(name) for each in batches], name) for name in schema.names]
+    columns = [_concatenated([batch.column(name) for batch in batches], name) for name in schema.names]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -151,20 +151,27 @@ def _concatenated(arrays: Sequence[pa.Array], name: str) -> pa.Array:
 
 def _joined_sequences(several: Sequence[tuple[pa.Array | None, int]]) -> pa.Array | None:
     """Concatenate sequences; rows of a stream without a sequence, in a union, get null."""
-    types = {each.type for each, _ in several if each is not None}
+    types = {reduction.type for reduction, _ in several if reduction is not None}
     if not types:
         return None
     if len(types) > 1:  # one side of a union may be dictionary-encoded
-        return _joined_sequences([(None if each is None else plain(each), rows) for each, rows in several])
+        return _joined_sequences(
+            [(None if reduction is None else plain(reduction), rows) for reduction, rows in several]
+        )
     dtype = types.pop()
-    return pa.concat_arrays([pa.nulls(rows, dtype) if each is None else each for each, rows in several])
+    return pa.concat_arrays(
+        [pa.nulls(rows, dtype) if reduction is None else reduction for reduction, rows in several]
+    )
 
 
 def _joined_branches(several: Sequence[Rows]) -> np.ndarray | None:
-    if all(each.branch is None for each in several):
+    if all(reduction.branch is None for reduction in several):
         return None
     return np.concatenate(
-        [np.zeros(len(each), np.int64) if each.branch is None else each.branch for each in several]
+        [
+            np.zeros(len(reduction), np.int64) if reduction.branch is None else reduction.branch
+            for reduction in several
+        ]
     )
 
 
@@ -188,14 +195,18 @@ def rows_back(table: pa.Table, schema: pa.Schema, time: Time) -> Rows:
     )
 
 
-def arrived(flows: Sequence[TimedBatch], schema: pa.Schema, time: Time) -> Rows:
+def arrived(timed_batches: Sequence[TimedBatch], schema: pa.Schema, time: Time) -> Rows:
     """Rows from incoming batches."""
-    batch = joined([flow.batch for flow in flows], schema)
-    branches = [flow.branch for flow in flows]
+    batch = joined([timed_batch.batch for timed_batch in timed_batches], schema)
+    branches = [timed_batch.branch for timed_batch in timed_batches]
     return Rows(
         batch,
         ticks_of(batch.column(time.column), time.shift),
-        _joined_sequences([(flow.sequence, flow.batch.num_rows) for flow in flows]),
-        np.repeat(branches, [flow.batch.num_rows for flow in flows]) if any(branches) else None,
+        _joined_sequences(
+            [(timed_batch.sequence, timed_batch.batch.num_rows) for timed_batch in timed_batches]
+        ),
+        np.repeat(branches, [timed_batch.batch.num_rows for timed_batch in timed_batches])
+        if any(branches)
+        else None,
         np.ones(batch.num_rows, np.bool_),
     )

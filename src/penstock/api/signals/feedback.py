@@ -85,7 +85,7 @@ def _is_64_bit(number: float) -> bool:
 
 
 def _placeholder(graph: Graph, which: str, schema: pa.Schema) -> tuple[Graph, str]:
-    fields = tuple(Field(each.name, nodes.Column(each.name)) for each in schema)
+    fields = tuple(Field(field.name, nodes.Column(field.name)) for field in schema)
     return graph.defined(Sampled(f"{_OWN} {which}", (), fields), schema)
 
 
@@ -98,10 +98,10 @@ def _defined(made: Signal, initial: float, dtype: pa.DataType) -> Signal:
             f"feedback gives {made.values.types[0]}, but its past is {dtype}, as initial={initial!r}; "
             "give another initial=, or cast the result"
         )
-    others = [each for each in whole.accesses if _which(made.graph, each) is None]
-    own = [_own(made.graph, each) for each in whole.accesses if each not in others]
+    others = [access for access in whole.accesses if _which(made.graph, access) is None]
+    own = [_own(made.graph, access) for access in whole.accesses if access not in others]
     names = _names(made.graph, whole, others)
-    fields = tuple(Field(each.name, nodes.substitute(each.expr, names)) for each in whole.fields)
+    fields = tuple(Field(field.name, nodes.substitute(field.expr, names)) for field in whole.fields)
     if not others and not whole.reductions:
         raise SignalError("feedback's function reads nothing but its own past; let it read a signal too")
     body = Feedback(tuple(others), whole.reductions, fields, tuple(own), initial)
@@ -111,10 +111,10 @@ def _defined(made: Signal, initial: float, dtype: pa.DataType) -> Signal:
 def _names(graph: Graph, whole: Expression, others: list[At]) -> dict[str, nodes.Expr]:
     """Map the columns of accesses to those of the other accesses, or to past results."""
     found: dict[str, nodes.Expr] = {}
-    for i, each in enumerate(whole.accesses):
-        if each in others:
-            for column in graph.objects[each.source].schema.names:
-                found[at(i, column)] = nodes.Column(at(others.index(each), column))
+    for i, access in enumerate(whole.accesses):
+        if access in others:
+            for column in graph.objects[access.source].schema.names:
+                found[at(i, column)] = nodes.Column(at(others.index(access), column))
         else:
             place = sum(other not in others for other in whole.accesses[:i])
             found[at(i, VALUE)] = nodes.Column(past(place))
@@ -125,12 +125,12 @@ def _whole(made: Signal) -> Expression:
     """Express the result as one expression over past results and signals that do not depend on them."""
     objects = made.graph.objects
     depends: dict[str, bool] = {}
-    for name, each in objects.items():
-        depends[name] = _is_own(each.body) or any(depends[source] for source in sources_of(each.body))
+    for name, obj in objects.items():
+        depends[name] = _is_own(obj.body) or any(depends[source] for source in sources_of(obj.body))
     bodies: dict[str, Expression] = {}
-    for name, each in objects.items():
-        if depends[name] and not _is_own(each.body):
-            body = each.body
+    for name, obj in objects.items():
+        if depends[name] and not _is_own(obj.body):
+            body = obj.body
             if not isinstance(body, Expression) or any(depends[over.source] for over in body.reductions):
                 raise SignalError(
                     "feedback may read its past instant by instant and shifted, but not reduce or resample it; "

@@ -53,7 +53,7 @@ class Graph:
             if name not in reached:
                 reached.add(name)
                 waiting += sources_of(self.objects[name].body)
-        return [each for name, each in self.objects.items() if name in reached]
+        return [obj for name, obj in self.objects.items() if name in reached]
 
 
 def sampled(
@@ -88,7 +88,7 @@ def _require_alike(first: Graph, other: Graph) -> None:
 
 
 def _described(keys: pa.Schema) -> str:
-    return ", ".join(f"{each.name!r} ({each.type})" for each in keys) or "nothing"
+    return ", ".join(f"{key.name!r} ({key.type})" for key in keys) or "nothing"
 
 
 def refuse_clash(taken: Sequence[str], names: Sequence[str]) -> None:

@@ -31,24 +31,26 @@ def pointwise(compute: Callable[..., object], operands: Sequence[object], *, str
     """
     from penstock.api.signals.signal import Signal  # noqa: PLC0415 - import cycle
 
-    signals = list({id(each): each for each in operands if isinstance(each, Signal)}.values())
+    signals = list({id(operand): operand for operand in operands if isinstance(operand, Signal)}.values())
     graph = joined([each.graph for each in signals])
     access = {id(each): i for i, each in enumerate(signals)}
     symbols = [
-        Expr(nodes.Column(at(access[id(each)], each.column))) if isinstance(each, Signal) else each
-        for each in operands
+        Expr(nodes.Column(at(access[id(operand)], operand.column)))
+        if isinstance(operand, Signal)
+        else operand
+        for operand in operands
     ]
     node = node_of(compute(*symbols))
     if strict:
-        node = guarded(node, [each.node for each in symbols if isinstance(each, Expr)])
+        node = guarded(node, [symbol.node for symbol in symbols if isinstance(symbol, Expr)])
     return expression(graph, tuple(At(each.name) for each in signals), {VALUE: node})
 
 
 def guarded(node: nodes.Expr, operands: Sequence[nodes.Expr]) -> nodes.Expr:
     """Make an expression null where an operand is null."""
-    if not _is_lenient(node) and all(each in nodes.walk(node) for each in operands):
+    if not _is_lenient(node) and all(operand in nodes.walk(node) for operand in operands):
         return node
-    there = [nodes.Call("is_not_null", (each,)) for each in dict.fromkeys(operands)]
+    there = [nodes.Call("is_not_null", (fromkey,)) for fromkey in dict.fromkeys(operands)]
     condition: nodes.Expr = there[0]
     for each in there[1:]:
         condition = nodes.Call("and", (condition, each))
@@ -57,19 +59,19 @@ def guarded(node: nodes.Expr, operands: Sequence[nodes.Expr]) -> nodes.Expr:
 
 def _is_lenient(node: nodes.Expr) -> bool:
     return any(
-        isinstance(each, nodes.Case | nodes.IsIn)
-        or (isinstance(each, nodes.Call) and each.function in _LENIENT)
-        for each in nodes.walk(node)
+        isinstance(part, nodes.Case | nodes.IsIn)
+        or (isinstance(part, nodes.Call) and part.function in _LENIENT)
+        for part in nodes.walk(node)
     )
 
 
 def expression(graph: Graph, accesses: tuple[At, ...], values: dict[str, nodes.Expr]) -> Signal:
     """Return the signal of expressions over accesses."""
-    schemas = {name: each.schema for name, each in graph.objects.items()}
+    schemas = {name: obj.schema for name, obj in graph.objects.items()}
     names = scope(Expression(accesses, (), ()), schemas)
     fields = tuple(Field(name, bound(node, names, graph.time)) for name, node in values.items())
-    for each in fields:
-        _refuse(each, pa.types.is_null(type_of(each.expr, names)))
+    for field in fields:
+        _refuse(field, pa.types.is_null(type_of(field.expr, names)))
     body = Expression(accesses, (), fields)
     return defined(graph, body, schemas)
 

@@ -17,7 +17,7 @@ from penstock.api.signals.pointwise import expression, guarded, pointwise, signa
 from penstock.api.signals.record import SignalRecord
 from penstock.api.signals.windows import Spanned, moved, require_numbers, rolled, shifted, windowed
 from penstock.api.stream import Stream
-from penstock.api.tracing import Function
+from penstock.api.tracing import Function, symbols
 from penstock.errors import DurationError, ExpressionTypeError, SignalError, UnknownColumnError
 from penstock.expr import nodes
 from penstock.ir.signals.nodes import VALUE, At, Chop, Resample, at
@@ -110,7 +110,7 @@ class Signal(Operators):
 
     def __repr__(self) -> str:
         by = f" by {', '.join(map(repr, self.graph.keys.names))}" if len(self.graph.keys) else ""
-        return f"<Signal ({', '.join(f'{each.name!r}: {each.type}' for each in self.values)}){by}>"
+        return f"<Signal ({', '.join(f'{value.name!r}: {value.type}' for value in self.values)}){by}>"
 
     # Pointwise
 
@@ -172,12 +172,12 @@ class Signal(Operators):
     def _traced(self, role: str, function: Callable[..., object]) -> tuple[nodes.Expr, list[nodes.Expr]]:
         """Call a user's function with symbols for the values: one for each, or one for all."""
         traced, names = Function(role, function), self.values.names
-        columns: list[nodes.Column] = [nodes.Column(at(0, name)) for name in names]
-        symbols: list[object] = [Expr(each) for each in columns]
+        own = symbols(nodes.Column(at(0, name)) for name in names)
+        args: list[object] = [Expr(each) for each in own]
         if len(names) > 1 and traced.parameters() == 1:
-            symbols = [SignalRecord(dict(zip(names, symbols, strict=True)))]
-        traced.require(len(symbols), f"one for each value, {', '.join(names)}, or one for all")
-        return traced.node(traced.trace(*symbols), columns), list(columns)
+            args = [SignalRecord(dict(zip(names, args, strict=True)))]
+        traced.require(len(args), f"one for each value, {', '.join(names)}, or one for all")
+        return traced.node(traced.trace(*args), own), [nodes.Column(at(0, name)) for name in names]
 
     def abs(self) -> Signal:
         """Return the absolute value."""
@@ -363,9 +363,9 @@ def _floating(signal: Signal) -> Signal:
     """Cast to float64 for interpolation."""
     require_numbers(signal, "resample between samples")
     wanted: dict[str, nodes.Expr] = {
-        each.name: nodes.Cast(nodes.Column(at(0, each.name)), pa.float64()) for each in signal.values
+        value.name: nodes.Cast(nodes.Column(at(0, value.name)), pa.float64()) for value in signal.values
     }
-    if all(pa.types.is_floating(each.type) for each in signal.values):
+    if all(pa.types.is_floating(value.type) for value in signal.values):
         return signal
     return expression(signal.graph, (At(signal.name),), wanted)
 
@@ -385,16 +385,15 @@ def align(**signals: Signal) -> Signal:
     >>> pk.align(now=level, before=level.shift(1)).collect().to_pydict()
     {'start': [0, 1, 2, 3], 'end': [1, 2, 3, None], 'now': [4, 4, 9, 9], 'before': [None, 4, 4, 9]}
     """
-    for each in signals.values():
-        if not isinstance(each, Signal):
-            raise ExpressionTypeError(f"align takes signals, not a {type(each).__name__}")
+    for signal in signals.values():
+        if not isinstance(signal, Signal):
+            raise ExpressionTypeError(f"align takes signals, not a {type(signal).__name__}")
     if not signals:
         raise ExpressionTypeError(
             "align needs at least one signal, such as pk.align(mean=price.rolling('10s').mean())"
         )
-    graph = joined([each.graph for each in signals.values()])
-    accesses = tuple(dict.fromkeys(At(each.name) for each in signals.values()))
-    values: dict[str, nodes.Expr] = {
-        name: nodes.Column(at(accesses.index(At(each.name)), each.column)) for name, each in signals.items()
-    }
-    return expression(graph, accesses, values)
+    graph = joined([signal.graph for signal in signals.values()])
+    accesses = tuple(dict.fromkeys(At(signal.name) for signal in signals.values()))
+    places = {name: accesses.index(At(signal.name)) for name, signal in signals.items()}
+    columns = {name: at(places[name], signal.column) for name, signal in signals.items()}
+    return expression(graph, accesses, {name: nodes.Column(column) for name, column in columns.items()})

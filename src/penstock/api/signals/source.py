@@ -69,11 +69,11 @@ def _fields(values: object, schema: pa.Schema, time: Time) -> tuple[Field, ...]:
 
 def _refuse_nested(values: pa.Schema) -> None:
     """Reject types whose values cannot be compared for changes."""
-    for each in values:
-        other = each.type in _INCOMPARABLE or isinstance(each.type, pa.BaseExtensionType)
-        if other or pa.types.is_nested(each.type):
+    for value in values:
+        other = value.type in _INCOMPARABLE or isinstance(value.type, pa.BaseExtensionType)
+        if other or pa.types.is_nested(value.type):
             raise ExpressionTypeError(
-                f"a signal cannot have the value {each.name!r} of type {each.type}; take a number, text or time out of it first"
+                f"a signal cannot have the value {value.name!r} of type {value.type}; take a number, text or time out of it first"
             )
 
 
@@ -113,7 +113,7 @@ def _lasting(lasting: Duration | None, interval: object, time: Time) -> int | No
 
 
 def _typed(fields: tuple[Field, ...], schema: pa.Schema) -> pa.Schema:
-    return pa.schema([pa.field(each.name, type_of(each.expr, schema)) for each in fields])
+    return pa.schema([pa.field(column.name, type_of(column.expr, schema)) for column in fields])
 
 
 def _wide(fields: tuple[Field, ...], schema: pa.Schema, resolve: str | None) -> tuple[Field, ...]:
@@ -123,10 +123,10 @@ def _wide(fields: tuple[Field, ...], schema: pa.Schema, resolve: str | None) -> 
     if not one_of(resolve, RESOLVES):
         raise SignalError(f"resolve is {resolve!r}; it is one of {', '.join(map(repr, RESOLVES))}")
     values = _typed(fields, schema)
-    made = [_resolved(resolve, each.name, values) for each in fields]
+    made = [_resolved(resolve, column.name, values) for column in fields]
     return tuple(
-        each if dtype == values.field(each.name).type else Field(each.name, Cast(each.expr, dtype))
-        for each, dtype in zip(fields, made, strict=True)
+        column if dtype == values.field(column.name).type else Field(column.name, Cast(column.expr, dtype))
+        for column, dtype in zip(fields, made, strict=True)
     )
 
 

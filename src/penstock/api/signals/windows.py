@@ -179,10 +179,10 @@ class _Weights:
 
 def require_numbers(signal: Signal, what: str) -> None:
     """Reject values that are not numbers; a cast would silently convert numeric text."""
-    for each in signal.values:
-        if kind_of(each.type) not in ("bool", "int", "uint", "float"):
+    for value in signal.values:
+        if kind_of(value.type) not in ("bool", "int", "uint", "float"):
             raise ExpressionTypeError(
-                f"{what} takes numbers, not {each.type}; cast the column before .signal(...) if that is what you mean"
+                f"{what} takes numbers, not {value.type}; cast the column before .signal(...) if that is what you mean"
             )
 
 
@@ -205,7 +205,7 @@ def _reduced(signal: Signal, span: Span, asked: Mapping[str, nodes.Expr], shift:
 
     resolved = {name: bound(node, signal.values, graph.time) for name, node in asked.items()}
     fields = tuple(Field(name, nodes.rewrite(node, rule)) for name, node in resolved.items())
-    schemas = {name: each.schema for name, each in graph.objects.items()}
+    schemas = {name: obj.schema for name, obj in graph.objects.items()}
     return defined(graph, Expression((), tuple(reductions), fields), schemas)
 
 

@@ -93,9 +93,10 @@ def read(node: exp.Expression, text: Text) -> Reduction | None:
     arguments = list(inner.expressions)
     if ordered is not None:
         arguments = [_ordered(ordered, text), *arguments]
-    ignoring |= any(isinstance(each, exp.IgnoreNulls) for each in arguments)
+    ignoring |= any(isinstance(argument, exp.IgnoreNulls) for argument in arguments)
     plain = [
-        each.this if isinstance(each, exp.IgnoreNulls | exp.RespectNulls) else each for each in arguments
+        argument.this if isinstance(argument, exp.IgnoreNulls | exp.RespectNulls) else argument
+        for argument in arguments
     ]
     distinct = len(plain) == 1 and isinstance(plain[0], exp.Distinct)
     return Reduction(
@@ -123,7 +124,7 @@ def made(reduction: Reduction, translate: Translator) -> Expr:
     if reduction.distinct and name not in ("min", "max", "count_distinct"):
         raise text.error(f"DISTINCT is known in count(DISTINCT x), not in {name}", reduction.node)
     _check_number(reduction, text)
-    values: list[object] = [translate(each) for each in reduction.arguments]
+    values: list[object] = [translate(argument) for argument in reduction.arguments]
     if name in _QUANTILES:
         values = [values[0], _fraction(values[1], reduction, text)]
     if reduction.ignore_nulls and AGGREGATES[name] in (api.first, api.last):
@@ -137,7 +138,7 @@ def _own(reduction: Reduction, translate: Translator, where: Expr | None) -> Exp
     if reduction.distinct:
         raise text.error(f"DISTINCT is known in count(DISTINCT x), not in {reduction.name}", reduction.node)
     _check(reduction, own.definition.arity, text)
-    return own(*(translate(each) for each in reduction.arguments), where=where)
+    return own(*(translate(argument) for argument in reduction.arguments), where=where)
 
 
 def _check_number(reduction: Reduction, text: Text) -> None:
@@ -145,7 +146,9 @@ def _check_number(reduction: Reduction, text: Text) -> None:
 
 
 def _check(reduction: Reduction, wanted: int, text: Text) -> None:
-    if len(reduction.arguments) != wanted or any(isinstance(each, exp.Star) for each in reduction.arguments):
+    if len(reduction.arguments) != wanted or any(
+        isinstance(argument, exp.Star) for argument in reduction.arguments
+    ):
         raise text.error(f"{reduction.name} takes {wanted} argument{'s' * (wanted != 1)}", reduction.node)
 
 

@@ -10,33 +10,33 @@ from penstock.api.aggregates import count
 from penstock.api.expr import Expr
 from penstock.api.functions import col
 from penstock.api.names import free_name
-from penstock.api.sql.join_conditions import Joining, Meeting
+from penstock.api.sql.join_conditions import Equality, Joining
 from penstock.api.sql.scope import Names, Relation, Visible, extended, partition_column
 from penstock.api.sql.source_span import Text
 from penstock.expr import nodes as ex
 from penstock.expr.nodes import Column
 
 
-def with_nearest(left: Relation, right: Relation, meeting: Meeting, join: Joining, text: Text) -> Relation:
+def with_nearest(left: Relation, right: Relation, equality: Equality, join: Joining, text: Text) -> Relation:
     """Join each row with the last row of its key before it, or the first after it (ASOF JOIN, as in DuckDB)."""
     if right.in_windows or right.is_table or left.is_table:
         raise text.error("ASOF JOIN takes two streams, the right one without a window", join.node)
-    if join.how not in ("inner", "left") or meeting.rest or len(meeting.bounds) != 1:
+    if join.how not in ("inner", "left") or equality.rest or len(equality.bounds) != 1:
         raise text.error(
             "ASOF JOIN takes equal keys and one comparison of both times, such as a.k = b.k AND a.ts >= b.ts",
             join.node,
         )
-    (bound,) = meeting.bounds
+    (bound,) = equality.bounds
     if bound.limit:
         raise text.error(
             "ASOF JOIN compares the times as they are; a tolerance goes with .join_asof(...)", join.node
         )
     names = [
         free_name(f"key {place}", {*left.schema.names, *right.schema.names})
-        for place in range(len(meeting.pairs))
+        for place in range(len(equality.pairs))
     ]
-    first = extended(left, {name: pair[0] for name, pair in zip(names, meeting.pairs, strict=True)})
-    second = extended(right, {name: pair[1] for name, pair in zip(names, meeting.pairs, strict=True)})
+    first = extended(left, {name: pair[0] for name, pair in zip(names, equality.pairs, strict=True)})
+    second = extended(right, {name: pair[1] for name, pair in zip(names, equality.pairs, strict=True)})
     direction = "forward" if bound.below else "backward"
     stream = first.stream.join_asof(
         second.stream, by=names or None, direction=direction, allow_exact_matches=bound.exact
@@ -49,7 +49,7 @@ def with_nearest(left: Relation, right: Relation, meeting: Meeting, join: Joinin
 def with_latest(
     left: Relation,
     right: Relation,
-    meeting: Meeting,
+    equality: Equality,
     join: Joining,
     needed: Sequence[exp.Column] | None,
     text: Text,
@@ -62,7 +62,7 @@ def with_latest(
     clause = right.window
     assert clause is not None
     partition = {partition_column(right, name) for name in clause.partition}
-    keys = {b.node.name: a for a, b in meeting.pairs if isinstance(b.node, Column)}
+    keys = {b.node.name: a for a, b in equality.pairs if isinstance(b.node, Column)}
     if clause.count != 1 or clause.every is not None or join.how != "inner" or set(keys) != partition:
         raise text.error(
             "[partition by k rows 1] can be joined on equality of just k, in an inner join; for more rows, use .join_rolling(...)",
@@ -82,7 +82,7 @@ def with_latest(
     windows = left.stream.window(window, by=by).agg(count().alias(hidden))
     latest = extended(right, {name: col(column) for column, name in names.items()})
     stream = windows.join_asof(latest.stream, by=list(names.values()))
-    stream = stream.filter(col(right.time.column).is_not_null(), *_plain(meeting.rest))
+    stream = stream.filter(col(right.time.column).is_not_null(), *_plain(equality.rest))
     return Relation(stream, (*kept, *right.columns), right.times, None, latest=True)
 
 
@@ -91,7 +91,7 @@ def _seen(left: Relation, needed: Sequence[exp.Column] | None, text: Text) -> tu
     if needed is None:
         return left.columns
     names = Names(left, text)
-    sources = {each.source.lower() for each in left.columns}
+    sources = {column.source.lower() for column in left.columns}
     asked = [each for each in needed if not each.table or each.table.lower() in sources]
     return tuple(dict.fromkeys(found for each in asked if (found := names.found(each)) is not None))
 
@@ -102,4 +102,4 @@ def _plain(conditions: Sequence[Expr]) -> list[Expr]:
     def rule(node: ex.Expr) -> ex.Expr:
         return Column(node.name.partition(".")[2]) if isinstance(node, Column) else node
 
-    return [Expr(ex.rewrite(each.node, rule)) for each in conditions]
+    return [Expr(ex.rewrite(condition.node, rule)) for condition in conditions]

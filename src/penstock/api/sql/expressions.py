@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from functools import reduce
+from operator import and_, or_
 
 import pyarrow as pa
 from sqlglot import exp
@@ -20,16 +22,14 @@ from penstock.api.sql.types import CHOICES, type_named
 from penstock.expr.show import quoted
 from penstock.types.arrow import kind_of
 
-HEAVIEST = 5_000  # some translations repeat an operand: nested, they would grow without bound
 _ARITHMETIC: dict[type[exp.Expression], Callable[[Expr, Expr], Expr]] = {
     exp.Add: lambda a, b: a + b,
     exp.Sub: lambda a, b: a - b,
     exp.Mul: lambda a, b: a * b,
-    exp.And: lambda a, b: a & b,
-    exp.Or: lambda a, b: a | b,
     exp.Xor: lambda a, b: a ^ b,
     exp.Pow: lambda a, b: a**b,
 }
+_CONNECTORS: dict[type[exp.Expression], Callable[[Expr, Expr], Expr]] = {exp.And: and_, exp.Or: or_}
 _COMPARISONS: dict[type[exp.Expression], Callable[[Expr, Expr], Expr]] = {
     exp.EQ: lambda a, b: a == b,
     exp.NEQ: lambda a, b: a != b,
@@ -64,12 +64,8 @@ class Translator:
 
     def __call__(self, node: exp.Expression) -> Expr:
         """Translate a node and its children."""
-        made = self._made(node)
-        if self.text.weight(made.node) > HEAVIEST:
-            raise self.text.error("this expression grows too large; compute its parts in a sub-query", node)
-        return made
-
-    def _made(self, node: exp.Expression) -> Expr:
+        if isinstance(node, exp.And | exp.Or):  # without recursion: chains may have thousands of operands
+            return reduce(_CONNECTORS[type(node)], map(self, _operands(node)))
         if type(node) in _ARITHMETIC:
             return _ARITHMETIC[type(node)](self(node.this), self(node.expression))
         if type(node) in _COMPARISONS:
@@ -166,10 +162,12 @@ class Translator:
         values = node.args.get("expressions") or []
         if not values:
             raise self.text.error("IN takes a list of values", node)
-        if all(isinstance(each, exp.Literal | exp.Boolean | exp.Neg) and _constant(each) for each in values):
-            pairs = [self._alike(node.this, each) for each in values]
+        if all(
+            isinstance(value, exp.Literal | exp.Boolean | exp.Neg) and _constant(value) for value in values
+        ):
+            pairs = [self._alike(node.this, value) for value in values]
             return pairs[0][0].is_in([constant_of(right) for _, right in pairs])
-        found = [a == b for a, b in (self._alike(node.this, each) for each in values)]
+        found = [a == b for a, b in (self._alike(node.this, value) for value in values)]
         whole = found[0]
         for each in found[1:]:
             whole |= each
@@ -179,10 +177,10 @@ class Translator:
         branches = [node] if isinstance(node, exp.If) else node.args.get("ifs") or []
         subject = None if isinstance(node, exp.If) else node.this
         made = None
-        for each in branches:
-            first, second = (None, None) if subject is None else self._alike(subject, each.this)
-            condition = self(each.this) if first is None else first == second
-            made = (when(condition) if made is None else made.when(condition)).then(self(each.args["true"]))
+        for branch in branches:
+            first, second = (None, None) if subject is None else self._alike(subject, branch.this)
+            condition = self(branch.this) if first is None else first == second
+            made = (when(condition) if made is None else made.when(condition)).then(self(branch.args["true"]))
         if made is None:
             raise self.text.error("this CASE has no WHEN", node)
         default = node.args.get("false" if isinstance(node, exp.If) else "default")
@@ -208,6 +206,16 @@ class Translator:
                 "a sub-query can aggregate first", node,
             )  # fmt: skip
         return aggregates.made(reduction, self.inside())
+
+
+def _operands(node: exp.And | exp.Or) -> list[exp.Expression]:
+    """List the operands of a chain of one connector, first to last."""
+    found: list[exp.Expression] = []
+    each: exp.Expression = node
+    while type(each) is type(node):
+        found.append(each.expression)
+        each = each.this
+    return [each, *reversed(found)]
 
 
 def _is_number(node: exp.Expression) -> bool:

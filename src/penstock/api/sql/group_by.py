@@ -141,7 +141,7 @@ def _with_window(node: exp.Anonymous, relation: Relation, text: Text) -> Relatio
         or Names(relation, text).column(given[0]) != relation.time.column
     ):
         raise text.error(f"the first argument of {name} is the time column of the stream", node)
-    lengths = [length(each, text) for each in given[1:]]
+    lengths = [length(argument, text) for argument in given[1:]]
     match name, lengths:
         case "tumble" | "window", [size]:
             clause = Clause("range", size)
@@ -183,14 +183,14 @@ def aggregated(
     taken = {*relation.schema.names, *WINDOW_BOUNDS}
     fields: list[Expr] = []
     read: list[Output] = []
-    for each in [*outputs, *(Output("having", condition) for condition in conditions)]:
-        if not ex.has_aggregate(each.expr.node):
-            read.append(each)
+    for output in [*outputs, *(Output("having", condition) for condition in conditions)]:
+        if not ex.has_aggregate(output.expr.node):
+            read.append(output)
             continue
-        name = free_name(each.name, taken)
+        name = free_name(output.name, taken)
         taken.add(name)
-        fields.append(each.expr.alias(name))
-        read.append(Output(each.name, col(name)))
+        fields.append(output.expr.alias(name))
+        read.append(Output(output.name, col(name)))
     with text.at(node):
         stream = _reduced(relation, keys, fields or [count().alias(free_name("rows", taken))], text, node)
         having = [each.expr for each in read[len(outputs) :]]

@@ -109,8 +109,8 @@ class Clocks:
 
 def within(bounds: Sequence[Bound], time: Time) -> tuple[Duration, Duration] | None:
     """Return the interval of the bounds; None unless there is one on each side."""
-    lower = [each.limit for each in bounds if each.below]
-    upper = [each.limit for each in bounds if not each.below]
+    lower = [bound.limit for bound in bounds if bound.below]
+    upper = [bound.limit for bound in bounds if not bound.below]
     if not lower or not upper:
         return None
     return _duration(max(lower), time), _duration(min(upper), time)

@@ -35,7 +35,7 @@ class Joining:
 
 
 @dataclass
-class Meeting:
+class Equality:
     """The conditions for two rows to match: equal pairs of values, bounds on times, and further predicates."""
 
     pairs: list[tuple[Expr, Expr]] = field(default_factory=list)
@@ -58,10 +58,10 @@ def split(
     sides = {*left.schema.names}, {*right.schema.names}
     taken: list[exp.Expression] = []
     kept: list[exp.Expression] = []
-    for each in conditions:
-        names = {_known(column, both) for column in each.find_all(exp.Column)}
+    for condition in conditions:
+        names = {_known(column, both) for column in condition.find_all(exp.Column)}
         speaks = all(names & side for side in sides) and names <= sides[0] | sides[1]
-        (taken if speaks else kept).append(each)
+        (taken if speaks else kept).append(condition)
     return taken, kept
 
 
@@ -72,29 +72,35 @@ def _known(column: exp.Column, names: Names) -> str:
         return ""
 
 
-def meeting_of(
+def equality_of(
     conditions: Sequence[exp.Expression], both: Names, left: Relation, right: Relation, nearest: bool
-) -> Meeting:
+) -> Equality:
     """Read conditions. Time comparisons become bounds if neither side has a window or is a table, or for ASOF joins."""
     text = both.text
-    meeting = Meeting()
+    equality = Equality()
     schema_names = set(left.schema.names), set(right.schema.names)
     translate = Translator(_OverBoth(both.relation, text, right=right.schema))
     clocks = Clocks(both, left, right, text)
     timed = nearest or not (left.in_windows or right.in_windows or left.is_table or right.is_table)
-    for each in conditions:
-        bounds = clocks.bounds(each) if timed else []
-        meeting.bounds += bounds
+    for condition in conditions:
+        bounds = clocks.bounds(condition) if timed else []
+        equality.bounds += bounds
         if bounds and all(bound.exact for bound in bounds):
             continue
-        sides = [translate(side) for side in (each.this, each.expression)] if isinstance(each, exp.EQ) else []
+        sides = (
+            [translate(side) for side in (condition.this, condition.expression)]
+            if isinstance(condition, exp.EQ)
+            else []
+        )
         pair = _pair(sides, *schema_names)
         if pair is not None:
-            meeting.pairs.append(pair)
+            equality.pairs.append(pair)
         else:
-            with text.at(each):
-                (meeting.strict if bounds else meeting.rest).append(_sided(translate(each), schema_names[0]))
-    return meeting
+            with text.at(condition):
+                (equality.strict if bounds else equality.rest).append(
+                    _sided(translate(condition), schema_names[0])
+                )
+    return equality
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +118,7 @@ class _OverBoth(Names):
 def _pair(sides: Sequence[Expr], left: set[str], right: set[str]) -> tuple[Expr, Expr] | None:
     if len(sides) != 2:
         return None
-    first, second = (columns_of(each.node) for each in sides)
+    first, second = (columns_of(side.node) for side in sides)
     if first and second and first <= left and second <= right:
         return sides[0], sides[1]
     if first and second and first <= right and second <= left:

@@ -11,7 +11,7 @@ from penstock.api.expr import Expr
 from penstock.api.names import free_name
 from penstock.api.sql.asof_join import with_latest, with_nearest
 from penstock.api.sql.interval_join import within
-from penstock.api.sql.join_conditions import Joining, Meeting, check_keys, meeting_of, named_alike, split
+from penstock.api.sql.join_conditions import Equality, Joining, check_keys, equality_of, named_alike, split
 from penstock.api.sql.scope import Names, Relation, attached, extended
 from penstock.api.sql.source_span import Text
 from penstock.expr.nodes import Column
@@ -32,22 +32,22 @@ def joined(
     both = Names(replace(left, columns=left.columns + right.columns, times=left.times + right.times), text)
     open_to_where = join.how == "inner" and not join.nearest
     taken, kept = split(conditions, both, left, right) if open_to_where else ([], list(conditions))
-    meeting = meeting_of([*join.on, *taken], both, left, right, join.nearest)
+    equality = equality_of([*join.on, *taken], both, left, right, join.nearest)
     for each in join.using:
-        meeting.pairs.append(named_alike(each, left, right, text))
+        equality.pairs.append(named_alike(each, left, right, text))
     with text.at(join.node):
-        check_keys(meeting.pairs, left, right, text)
+        check_keys(equality.pairs, left, right, text)
         if join.nearest:
-            made = with_nearest(left, right, meeting, join, text)
+            made = with_nearest(left, right, equality, join, text)
         elif right.window is not None and right.window.partition:
-            made = with_latest(left, right, meeting, join, needed, text)
+            made = with_latest(left, right, equality, join, needed, text)
         else:
-            made = _paired(left, right, meeting, join, text)
+            made = _paired(left, right, equality, join, text)
     merged = {str(each.this).lower() for each in join.using}
-    sources = {each.source for each in right.columns}
+    sources = {column.source for column in right.columns}
     columns = tuple(
-        replace(each, merged=each.merged or (each.source in sources and each.name.lower() in merged))
-        for each in made.columns
+        replace(column, merged=column.merged or (column.source in sources and column.name.lower() in merged))
+        for column in made.columns
     )
     return replace(made, columns=columns), kept
 
@@ -57,10 +57,10 @@ def _apart(left: Relation, right: Relation) -> Relation:
     taken = {*left.schema.names, *right.schema.names}
     names: dict[str, str] = {}
     kept = set(right.schema.names) & {"window_start", "window_end"} if right.carries else set()
-    for each in right.schema.names:
-        if each in left.schema.names and each not in kept:
-            names[each] = free_name(f"{right.columns[0].source}.{each}", taken)
-            taken.add(names[each])
+    for name in right.schema.names:
+        if name in left.schema.names and name not in kept:
+            names[name] = free_name(f"{right.columns[0].source}.{name}", taken)
+            taken.add(names[name])
     return _renamed(right, names)
 
 
@@ -80,14 +80,14 @@ def _renamed(relation: Relation, names: dict[str, str]) -> Relation:
 # --- pairs ------------------------------------------------------------------------------------------
 
 
-def _paired(left: Relation, right: Relation, meeting: Meeting, join: Joining, text: Text) -> Relation:
-    near = within(meeting.bounds, left.time)
+def _paired(left: Relation, right: Relation, equality: Equality, join: Joining, text: Text) -> Relation:
+    near = within(equality.bounds, left.time)
     if near is None:
         left, right, window = _in_one_window(left, right, text, join)
         when: dict[str, object] = {"window": window}
     else:
         when = {"within": near}
-    keyed = _keyed(left, right, meeting, join.how)
+    keyed = _keyed(left, right, equality, join.how)
     if keyed.on:
         when |= {"left_on": [a for a, _ in keyed.on], "right_on": [b for _, b in keyed.on]}
     stream = keyed.left.stream.join(keyed.right.stream, how=join.how, where=keyed.where, **when)  # type: ignore[arg-type]
@@ -135,18 +135,18 @@ class _Keyed:
     where: Expr | None
 
 
-def _keyed(left: Relation, right: Relation, meeting: Meeting, how: str) -> _Keyed:
+def _keyed(left: Relation, right: Relation, equality: Equality, how: str) -> _Keyed:
     """Choose key columns: the existing ones in inner joins, else copies, so that both sides keep theirs."""
     on: list[tuple[str, str]] = []
     made: tuple[dict[str, Expr], dict[str, Expr]] = {}, {}
-    for place, (first, second) in enumerate(meeting.pairs):
+    for place, (first, second) in enumerate(equality.pairs):
         if how == "inner" and _direct(first, second, left, right, on):
             on.append((first.node.name, second.node.name))  # type: ignore[union-attr]
             continue
         name = free_name(f"key {place}", {*left.schema.names, *right.schema.names})
         made[0][name], made[1][f"{name}'"] = first, second
         on.append((name, f"{name}'"))
-    return _Keyed(extended(left, made[0]), extended(right, made[1]), on, meeting.where)
+    return _Keyed(extended(left, made[0]), extended(right, made[1]), on, equality.where)
 
 
 def _direct(first: Expr, second: Expr, left: Relation, right: Relation, on: list[tuple[str, str]]) -> bool:

@@ -26,7 +26,7 @@ def like(value: Expr, node: exp.Expression, text: Text) -> Expr:
 def _matched(value: Expr, pattern: str) -> Expr:
     """Use prefix, suffix or substring tests, which are compiled, if they suffice; else a regular expression."""
     parts = pattern.split("%")
-    first, inner, last = parts[0], [each for each in parts[1:-1] if each], parts[-1]
+    first, inner, last = parts[0], [part for part in parts[1:-1] if part], parts[-1]
     if "_" in pattern or len(inner) > 1 or (inner and (first or last)):
         return value.str.contains(_expression(pattern))
     if len(parts) == 1:

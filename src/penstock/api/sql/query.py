@@ -113,10 +113,10 @@ def _with(node: exp.Expression, environment: Environment) -> Environment:
     clause = node.args.get("with_")
     if clause is None:
         return environment
-    for each in clause.expressions:
-        alias = each.args["alias"]
+    for expression in clause.expressions:
+        alias = expression.args["alias"]
         name = str(alias.this.this)
-        environment = environment.with_relation(name, _query(each.this, environment, name))
+        environment = environment.with_relation(name, _query(expression.this, environment, name))
     return environment
 
 

@@ -133,8 +133,8 @@ def _arguments(known: Scalar, given: Sequence[exp.Expression], translate: Transl
     """Translate arguments; return the values of constant arguments."""
     kind = known.constants
     if kind is None:
-        return [translate(each) for each in given]
-    return [translate(given[0]), *(_constant(each, translate, kind) for each in given[1:])]
+        return [translate(argument) for argument in given]
+    return [translate(given[0]), *(_constant(argument, translate, kind) for argument in given[1:])]
 
 
 def _constant(node: exp.Expression, translate: Translator, kind: type[int | str]) -> object:
@@ -178,7 +178,7 @@ def special(node: exp.Expression, translate: Translator) -> Expr:
             return translate(node.this).str.strip_chars(characters)
         case exp.Substring():
             given = [each for each in (node.args.get("start"), node.args.get("length")) if each is not None]
-            return _sliced(translate(node.this), *(_constant(each, translate, int) for each in given))
+            return _sliced(translate(node.this), *(_constant(argument, translate, int) for argument in given))
         case _:
             value = translate(node.this)
             return value.floor() if isinstance(node, exp.Floor) else value.ceil()
@@ -188,8 +188,8 @@ def special(node: exp.Expression, translate: Translator) -> Expr:
 
 
 def _whole(*values: Expr, names: Names) -> bool:
-    types = [names.type_of(each) for each in values]
-    return all(each is not None and kind_of(each) in ("int", "uint") for each in types)
+    types = [names.type_of(value) for value in values]
+    return all(dtype is not None and kind_of(dtype) in ("int", "uint") for dtype in types)
 
 
 def divided(a: Expr, b: Expr, names: Names) -> Expr:

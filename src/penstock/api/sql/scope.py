@@ -20,6 +20,7 @@ from penstock.errors import PenstockError, SqlError, UnknownColumnError
 from penstock.expr.nodes import Column, Field
 from penstock.expr.typing import listed, type_of
 from penstock.plan.schema import bounds, carries_window, schema_of, sources_of, time_of
+from penstock.types.choices import repeated
 from penstock.types.pairing import JOIN_TIME
 from penstock.types.time import Time
 from penstock.types.windows import WINDOW_BOUNDS
@@ -200,13 +201,13 @@ class Names:
         return column if column in self.relation.schema.names else None
 
     def _unknown(self, node: exp.Column) -> PenstockError:
-        sources = {each.source.lower(): each.source for each in self.relation.columns}
+        sources = {column.source.lower(): column.source for column in self.relation.columns}
         if node.table and node.table.lower() not in sources:
             return self.text.error(
                 f"there is no stream {node.table!r} in FROM (there is {listed(list(sources.values()))})", node
             )
         asked = node.table.lower() if node.table else None
-        names = [each.name for each in self.relation.columns if asked in (None, each.source.lower())]
+        names = [column.name for column in self.relation.columns if asked in (None, column.source.lower())]
         near = get_close_matches(node.name, names, n=1, cutoff=0.6)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         span = span_of(node)
@@ -236,20 +237,20 @@ def project(relation: Relation, outputs: Sequence[Output], source: str, text: Te
     kept = [name for name in relation.schema.names if name in hidden]
     taken = set(kept)
     fields, visible = [Field(name, Column(name)) for name in kept], []
-    for each in outputs:
-        own = each.expr.node.name if isinstance(each.expr.node, Column) else ""
-        column = own if own in kept else free_name(each.name, taken)
+    for output in outputs:
+        own = output.expr.node.name if isinstance(output.expr.node, Column) else ""
+        column = own if own in kept else free_name(output.name, taken)
         if column not in taken:
-            (made,) = row_fields([each.expr.alias(column)], {}, relation.schema, relation.time, "SELECT")
+            (made,) = row_fields([output.expr.alias(column)], {}, relation.schema, relation.time, "SELECT")
             fields.append(made)
         taken.add(column)
-        visible.append(Visible(source, each.name, column))
+        visible.append(Visible(source, output.name, column))
     _refuse_twice(outputs, text)
     stream = relation.stream.derived(projected(plan, tuple(fields)))
     copies = tuple(
         (source, seen.column)
-        for each, seen in zip(outputs, visible, strict=True)
-        if each.expr.node in {Column(column) for _, column in relation.times}
+        for output, seen in zip(outputs, visible, strict=True)
+        if output.expr.node in {Column(column) for _, column in relation.times}
     )
     once = None if relation.once is None else project(relation.once, outputs, source, text)
     times = _times(stream, source) + copies
@@ -257,7 +258,7 @@ def project(relation: Relation, outputs: Sequence[Output], source: str, text: Te
 
 
 def _refuse_twice(outputs: Sequence[Output], text: Text) -> None:
-    names = [each.name for each in outputs]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    names = [output.name for output in outputs]
+    twice = next(iter(repeated(names)), None)
     if twice is not None:
         raise SqlError(f"SELECT gives two columns named {twice!r}; name one of them otherwise, with AS")

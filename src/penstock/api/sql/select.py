@@ -53,9 +53,9 @@ def _filtered(relation: Relation, conditions: Sequence[exp.Expression], text: Te
     if conditions and relation.window is not None and relation.window.counts:
         once = _filtered(rows_once(relation), conditions, text)
         return replace(_filtered(attached(relation), conditions, text), once=once)
-    for each in conditions:
-        with text.at(each):
-            relation = relation.over(relation.stream.filter(Translator(Names(relation, text))(each)))
+    for condition in conditions:
+        with text.at(condition):
+            relation = relation.over(relation.stream.filter(Translator(Names(relation, text))(condition)))
     return relation
 
 
@@ -73,7 +73,7 @@ def _reduces(node: exp.Select, text: Text) -> bool:
 
 
 def _items(node: exp.Select, relation: Relation, text: Text) -> list[Item]:
-    found = [item for each in node.expressions for item in _expanded(each, relation, text)]
+    found = [item for expression in node.expressions for item in _expanded(expression, relation, text)]
     if not found:
         raise text.error("SELECT has no columns", node)
     return found
@@ -99,7 +99,7 @@ def _spelled(node: exp.Column, relation: Relation, text: Text) -> str:
 
 def _all_columns(node: exp.Expression, relation: Relation, text: Text) -> list[Item]:
     source = node.args["table"].name.lower() if node.args.get("table") else None
-    among = [each for each in relation.columns if source is None or each.source.lower() == source]
+    among = [column for column in relation.columns if source is None or column.source.lower() == source]
     among = [each for each in among if source is not None or not each.merged]
     if not among:
         raise text.error("there is no such stream in FROM", node)
@@ -127,12 +127,12 @@ def _row_by_row(
         raise text.error("HAVING filters groups; without GROUP BY, write WHERE", node.args["having"])
     translate = Translator(Names(relation, text))
     outputs = []
-    for each in items:
-        with text.at(each.node):
-            outputs.append(Output(each.name, translate(each.node)))
+    for item in items:
+        with text.at(item.node):
+            outputs.append(Output(item.name, translate(item.node)))
     if node.args.get("distinct") is not None:
         relation, outputs = _distinct(node, relation, outputs, text)
-    aliases = {each.name.lower(): each.expr for each in outputs}
+    aliases = {output.name.lower(): output.expr for output in outputs}
     key = order.key(
         Translator(Names(relation, text), outer=lambda column: _alias(column, aliases)),
         items_of(items),
@@ -149,7 +149,7 @@ def _row_by_row(
 
 def items_of(items: Sequence[Item]) -> list[exp.Expression]:
     """List the expressions."""
-    return [each.node for each in items]
+    return [item.node for item in items]
 
 
 def _distinct(
@@ -158,10 +158,10 @@ def _distinct(
     """Reduce each window to its distinct rows; without a window, emit each row at its first occurrence."""
     taken = {*relation.schema.names, "window_start", "window_end"}
     columns: list[Output] = []
-    for each in outputs:
-        name = free_name(f"{each.name}'", taken)
+    for output in outputs:
+        name = free_name(f"{output.name}'", taken)
         taken.add(name)
-        columns.append(Output(name, each.expr))
+        columns.append(Output(name, output.expr))
     with text.at(node):
         stream = relation.stream.with_columns(*(each.expr.alias(each.name) for each in columns))
         names = [each.name for each in columns]
@@ -172,7 +172,7 @@ def _distinct(
             rows = attached(relation) if relation.window is not None and relation.window.counts else relation
             window = None if rows.window is None else rows.window.window(rows.time)
             stream = rows.stream.window(window, by=names).agg(count().alias(free_name("rows", taken)))
-    made = [Output(each.name, col(column.name)) for each, column in zip(outputs, columns, strict=True)]
+    made = [Output(output.name, col(column.name)) for output, column in zip(outputs, columns, strict=True)]
     return replace(relation.over(stream), window=None, latest=False), made
 
 
@@ -182,10 +182,10 @@ def _distinct(
 def _grouped(
     node: exp.Select, relation: Relation, items: Sequence[Item], order: Order, source: str, text: Text
 ) -> Relation:
-    named = {each.name.lower(): each.node for each in items}
+    named = {item.name.lower(): item.node for item in items}
     groups = grouping(node, relation, named, text)
-    outputs = [Output(each.name, _outer(each.node, groups, {}, text)) for each in items]
-    aliases = {each.name.lower(): each.expr for each in outputs}
+    outputs = [Output(item.name, _outer(item.node, groups, {}, text)) for item in items]
+    aliases = {output.name.lower(): output.expr for output in outputs}
     having = node.args.get("having")
     conditions = [] if having is None else [_outer(having.this, groups, aliases, text)]
     key = order.key(lambda part: _outer(part, groups, aliases, text), items_of(items), text)

@@ -10,7 +10,6 @@ from sqlglot import exp
 
 from penstock.api.custom import CustomAggregate
 from penstock.errors import PenstockError, SqlError
-from penstock.expr import nodes as ex
 
 _SHOWN = 40
 
@@ -21,7 +20,6 @@ class Text:
 
     sql: str
     own: Mapping[str, CustomAggregate] = field(default_factory=dict, compare=False, repr=False)
-    _weights: dict[int, tuple[ex.Expr, int]] = field(default_factory=dict, compare=False, repr=False)
 
     def place(self, start: int) -> str:
         r"""Return line and column of a position, both from 1.
@@ -43,14 +41,6 @@ class Text:
         shown = piece if len(piece) <= _SHOWN else piece[: _SHOWN - 3] + "..."
         return SqlError(f"{self.place(start)}, at {shown!r}: {message}")
 
-    def weight(self, node: ex.Expr) -> int:
-        """Count the nodes of an expression as a tree; shared parts are visited once."""
-        known = self._weights.get(id(node))
-        if known is None:
-            known = node, 1 + sum(map(self.weight, ex.children(node)))
-            self._weights[id(node)] = known  # keeps the node alive, so that its id stays unique
-        return known[1]
-
     @contextmanager
     def at(self, node: exp.Expression) -> Iterator[None]:
         """Add the position of a node to errors of the fluent API."""
@@ -65,7 +55,7 @@ class Text:
 
 def span_of(node: exp.Expression) -> tuple[int, int] | None:
     """Return the first positioned word of a node, or of its closest parent that has one."""
-    metas = [each.meta for each in node.walk() if each.meta.get("start") is not None]
+    metas = [part.meta for part in node.walk() if part.meta.get("start") is not None]
     if metas:
         first = min(metas, key=lambda meta: int(meta["start"]))
         return int(first["start"]), int(first["end"])

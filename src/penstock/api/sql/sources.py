@@ -18,6 +18,7 @@ from penstock.api.sql.stream_operators import SqlQuery, rows_once
 from penstock.api.sql.window_clauses import Clause
 from penstock.api.stream import Stream
 from penstock.expr.typing import listed
+from penstock.types.choices import repeated
 
 Select = Callable[[exp.Expression, "Environment", str], Relation]
 _KINDS = {"": "inner", "INNER": "inner", "CROSS": "inner", "OUTER": "", "SEMI": "semi", "ANTI": "anti"}
@@ -43,7 +44,7 @@ class Environment:
 
     def clause(self, *words: exp.Expression | None) -> Clause | None:
         """Return the window clause after one of these words."""
-        starts = [each.meta.get("start") for each in words if each is not None]
+        starts = [word.meta.get("start") for word in words if word is not None]
         found = [start for start in starts if start in self.reading.clauses]
         self.used.update(found)
         if len(found) > 1:
@@ -144,8 +145,8 @@ def _windowed(relation: Relation, clause: Clause | None, text: Text) -> Relation
 
 
 def _refuse_same_names(items: Sequence[Relation], text: Text, node: exp.Expression) -> None:
-    names = [next((each.source for each in item.columns), "").lower() for item in items]
-    twice = [name for name in names if names.count(name) > 1]
+    names = [next((column.source for column in item.columns), "").lower() for item in items]
+    twice = repeated(names)
     if twice:
         raise text.error(f"two streams in FROM are called {twice[0]!r}; give them names, with AS", node)
 
@@ -207,5 +208,9 @@ def _place(column: exp.Column, items: Sequence[Relation], every: Names) -> int |
 
 def _needed(select: exp.Select) -> list[exp.Column] | None:
     """List the columns that a query references anywhere; None if it selects all with a star."""
-    stars = [each for each in select.expressions if each.find(exp.Star) and not each.find(exp.Anonymous)]
+    stars = [
+        expression
+        for expression in select.expressions
+        if expression.find(exp.Star) and not expression.find(exp.Anonymous)
+    ]
     return None if stars else list(select.find_all(exp.Column))

@@ -20,15 +20,15 @@ def parted(given: Mapping[str, object]) -> tuple[dict[str, Stream], dict[str, Cu
     """Separate streams from aggregates; function names ignore case."""
     streams: dict[str, Stream] = {}
     own: dict[str, CustomAggregate] = {}
-    for name, each in given.items():
-        match name, each:
+    for name, argument in given.items():
+        match name, argument:
             case str(), Stream():
-                streams[name] = each
+                streams[name] = argument
             case str(), CustomAggregate():
-                own[_free(name, own)] = each
+                own[_free(name, own)] = argument
             case _:
                 raise ExpressionTypeError(
-                    f"{name!r} is a {type(each).__name__}; SQL reads streams: pk.from_arrow(...), pk.scan(...), "
+                    f"{name!r} is a {type(argument).__name__}; SQL reads streams: pk.from_arrow(...), pk.scan(...), "
                     "pk.table(...), and aggregates: pk.aggregate(...), each by its name"
                 )
     return streams, own

@@ -47,7 +47,8 @@ class AggregateFunction:
         """Check the given options, and add defaults for the others."""
         named = dict(given)
         return named | {
-            each.name: each.read(self.name, named.get(each.name, each.default)) for each in self.options
+            option.name: option.read(self.name, named.get(option.name, option.default))
+            for option in self.options
         }
 
 

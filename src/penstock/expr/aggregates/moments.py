@@ -25,7 +25,7 @@ def deviations(values: Numbers) -> tuple[list[int], int]:
     >>> deviations([0.5, 1, 3])
     ([-6, -3, 9], 6)
     """
-    ratios = [each.as_integer_ratio() for each in values]
+    ratios = [value.as_integer_ratio() for value in values]
     common = max(below for _, below in ratios)  # all are powers of two
     scaled = [above * (common // below) for above, below in ratios]
     total = sum(scaled)

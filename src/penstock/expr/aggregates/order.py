@@ -67,7 +67,7 @@ def mode(rows: Rows, types: Types, result: pa.DataType, settings: Settings) -> A
     values = known(rows)
     times = Counter(map(order_key, values))
     most = max(times.values(), default=0)
-    found = min((each for each in values if times[order_key(each)] == most), key=order_key, default=None)
+    found = min((value for value in values if times[order_key(value)] == most), key=order_key, default=None)
     return 0.0 if isinstance(found, float) and found == 0 else found
 
 

@@ -34,7 +34,7 @@ def number(types: Types, settings: Settings) -> pa.DataType | None:
 
 def real(types: Types, settings: Settings) -> pa.DataType | None:
     """Return float64 for numbers."""
-    return pa.float64() if all(kind_of(each) in NUMBERS for each in types) else None
+    return pa.float64() if all(kind_of(dtype) in NUMBERS for dtype in types) else None
 
 
 def truth(types: Types, settings: Settings) -> pa.DataType | None:
@@ -49,7 +49,7 @@ def itself(types: Types, settings: Settings) -> pa.DataType | None:
 
 def ordered(types: Types, settings: Settings) -> pa.DataType | None:
     """Return the first argument's type if all arguments have an order."""
-    return None if any(kind_of(each) in ("other", "null") for each in types) else types[0]
+    return None if any(kind_of(dtype) in ("other", "null") for dtype in types) else types[0]
 
 
 def number_of_ordered(types: Types, settings: Settings) -> pa.DataType | None:

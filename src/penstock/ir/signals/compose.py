@@ -73,11 +73,11 @@ def composed(outer: Expression, inner: dict[str, Expression]) -> Expression:
             case _:
                 return node
 
-    fields = tuple(Field(each.name, ex.rewrite(each.expr, rule)) for each in outer.fields)
+    fields = tuple(Field(column.name, ex.rewrite(column.expr, rule)) for column in outer.fields)
     return Expression(tuple(merged.accesses), tuple(merged.reductions), fields)
 
 
 def _renumbered(outer: Expression, old: int, new: int) -> dict[str, ex.Expr]:
     prefix = at(old, "")
-    used = {name for each in outer.fields for name in ex.columns_of(each.expr) if name.startswith(prefix)}
+    used = {name for column in outer.fields for name in ex.columns_of(column.expr) if name.startswith(prefix)}
     return {name: ex.Column(at(new, name.removeprefix(prefix))) for name in used}

@@ -21,7 +21,7 @@ def is_lenient(body: Expression, schemas: Schemas) -> bool:
     names, types = scope(body, schemas), reduced_types(body, schemas)
     nothing = dict.fromkeys(names.names)
     try:
-        values = [evaluate(each.expr, nothing, names, (None,) * len(types), types) for each in body.fields]
+        values = [evaluate(field.expr, nothing, names, (None,) * len(types), types) for field in body.fields]
     except PenstockError:
         return True  # a failing expression computes a value too
     return any(value is not None for value in values)

@@ -104,7 +104,7 @@ class Signals:
         known = [t for t in times if t is not None]
         far = reach(self.program)
         self.ticks = range(min(known) - far, max(known) + far + 1) if known else range(0)
-        self.schemas = {each.name: each.schema for each in self.program.objects}
+        self.schemas = {obj.name: obj.schema for obj in self.program.objects}
         self.beginning = min((each.time for several in self.samples.values() for each in several), default=0)
         self.value = cache(self._value)
         self.is_mark = cache(self._is_mark)
@@ -133,13 +133,13 @@ class Signals:
         body = self.program[name].body
         match body:
             case Sampled():
-                return any(each.time == t for each in self.samples[name])
+                return any(sample.time == t for sample in self.samples[name])
             case (
                 Expression(accesses=accesses, reductions=reductions)
                 | Feedback(accesses=accesses, reductions=reductions)
             ):
-                return any(self.is_mark(each.source, t - each.shift) for each in accesses) or any(
-                    self._marks_of(each, t - each.shift) for each in reductions
+                return any(self.is_mark(access.source, t - access.shift) for access in accesses) or any(
+                    self._marks_of(reduction, t - reduction.shift) for reduction in reductions
                 )
             case Resample(every=every):
                 return t % every == 0 and defined(self.value(name, t))
@@ -153,12 +153,12 @@ class Signals:
         body = self.program[name].body
         match body:
             case Sampled():
-                return any(each.time <= t for each in self.samples[name])
+                return any(sample.time <= t for sample in self.samples[name])
             case Expression() if t >= self.beginning and is_lenient(body, self.schemas):
                 return True
             case Expression(accesses=accesses, reductions=reductions):
-                return any(self.has_begun(each.source, t - each.shift) for each in accesses) or any(
-                    self._has_entered(each, t - each.shift) for each in reductions
+                return any(self.has_begun(access.source, t - access.shift) for access in accesses) or any(
+                    self._has_entered(reduction, t - reduction.shift) for reduction in reductions
                 )
             case Chop(source=source):
                 return self.has_begun(source, t)
@@ -179,7 +179,7 @@ class Signals:
     def _sample_times(self, name: str) -> list[int]:
         body = self.program[name].body
         if isinstance(body, Sampled) and _is_multiset(body):
-            return [each.time for each in self.samples[name] if defined(each.row)]
+            return [sample.time for sample in self.samples[name] if defined(sample.row)]
         return self.samples_of(name)
 
     def _samples_of(self, name: str) -> list[int]:
@@ -194,9 +194,9 @@ class Signals:
             for i, access in enumerate(body.accesses)
             for name, value in self.value(access.source, t - access.shift).items()
         } | {past(i): value for i, value in enumerate(own)}
-        reduced = tuple(self._reduced(each, t - each.shift) for each in body.reductions)
+        reduced = tuple(self._reduced(reduction, t - reduction.shift) for reduction in body.reductions)
         types = reduced_types(body, self.schemas)
-        return {each.name: evaluator(each.expr, names, types)(row, reduced) for each in body.fields}
+        return {column.name: evaluator(column.expr, names, types)(row, reduced) for column in body.fields}
 
     def _reduced(self, over: WindowReduction, t: int) -> Any:
         schema = self.program[over.source].schema
@@ -212,9 +212,9 @@ class Signals:
         """List the samples in a span; overlapping intervals without `resolve` count separately."""
         body = self.program[over.source].body
         if isinstance(body, Sampled) and _is_multiset(body):
-            rows = [each for each in self.samples[over.source] if defined(each.row)]
-            inside = set(_covered(over, t, [each.time for each in rows]))
-            return [each.row for each in rows if each.time in inside]
+            rows = [sample for sample in self.samples[over.source] if defined(sample.row)]
+            inside = set(_covered(over, t, [record.time for record in rows]))
+            return [record.row for record in rows if record.time in inside]
         return [self.value(over.source, s) for s in _covered(over, t, self.samples_of(over.source))]
 
     def _marks_of(self, over: WindowReduction, t: int) -> bool:
@@ -322,13 +322,15 @@ def _covered(over: WindowReduction, t: int, samples: Iterable[int]) -> list[int]
 
 def _held(this: Object, body: Sampled, samples: Sequence[Sample], t: int) -> Row:
     """Return the value that holds at an instant; of several samples the last, or their `resolve` reduction."""
-    starts = sorted({each.time for each in samples})
+    starts = sorted({sample.time for sample in samples})
     following = {start: after for start, after in zip_longest(starts, starts[1:]) if start is not None}
 
     def until(each: Sample) -> int | None:
         return _end(each, body, following[each.time])
 
-    holding = [each for each in samples if each.time <= t and ((end := until(each)) is None or t < end)]
+    holding = [
+        sample for sample in samples if sample.time <= t and ((end := until(sample)) is None or t < end)
+    ]
     if not holding:
         return _nothing(this)
     latest = [each for each in holding if each.time == holding[-1].time]
@@ -362,7 +364,7 @@ def _end(sample: Sample, body: Sampled, following: int | None) -> int | None:
 def _resolved(how: str | None, rows: Sequence[Row], schema: pa.Schema) -> Row:
     if how is None or how == "last":
         return rows[-1]
-    return {each.name: _joined(how, [row[each.name] for row in rows], each) for each in schema}
+    return {column.name: _joined(how, [row[column.name] for row in rows], column) for column in schema}
 
 
 def _joined(how: str, values: Sequence[Any], column: pa.Field) -> Any:

@@ -42,7 +42,7 @@ is a column of the reduction's source.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -175,9 +175,13 @@ class Program:
     keys: pa.Schema
     time: Time
     pieces: bool = False
+    _by_name: dict[str, Object] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {obj.name: obj for obj in self.objects})
 
     def __getitem__(self, name: str) -> Object:
-        return next(each for each in self.objects if each.name == name)
+        return self._by_name[name]
 
     @property
     def schema(self) -> pa.Schema:
@@ -188,9 +192,7 @@ class Program:
     @property
     def inputs(self) -> tuple[str, ...]:
         """The sampled inputs in order, without duplicates."""
-        return tuple(
-            dict.fromkeys(each.body.input for each in self.objects if isinstance(each.body, Sampled))
-        )
+        return tuple(dict.fromkeys(obj.body.input for obj in self.objects if isinstance(obj.body, Sampled)))
 
 
 def at(access: int, name: str) -> str:
@@ -242,12 +244,18 @@ def renamed(body: Body, names: dict[str, str]) -> Body:
 def _renamed(
     body: Expression | Feedback, names: dict[str, str]
 ) -> tuple[tuple[At, ...], tuple[WindowReduction, ...]]:
-    accesses = tuple(At(names[each.source], each.shift) for each in body.accesses)
+    accesses = tuple(At(names[access.source], access.shift) for access in body.accesses)
     reductions = tuple(
         WindowReduction(
-            names[each.source], each.function, each.args, each.span, each.where, each.options, each.shift
+            names[reduction.source],
+            reduction.function,
+            reduction.args,
+            reduction.span,
+            reduction.where,
+            reduction.options,
+            reduction.shift,
         )
-        for each in body.reductions
+        for reduction in body.reductions
     )
     return accesses, reductions
 
@@ -255,4 +263,4 @@ def _renamed(
 def read_columns(body: Sampled) -> frozenset[str]:
     """Return the input columns that a Sampled reads, except the time."""
     until = frozenset() if body.hold.until is None else frozenset({body.hold.until})
-    return frozenset(body.keys).union(until, *(columns_of(each.expr) for each in body.fields))
+    return frozenset(body.keys).union(until, *(columns_of(column.expr) for column in body.fields))

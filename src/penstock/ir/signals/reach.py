@@ -29,7 +29,7 @@ def reach(program: Program) -> int:
 
     The bound is the sum of all lengths: safe to search, too loose to prune by.
     """
-    return MARGIN + sum(_length(each.body) for each in program.objects)
+    return MARGIN + sum(_length(obj.body) for obj in program.objects)
 
 
 def lag(program: Program) -> int:
@@ -45,8 +45,8 @@ def lag(program: Program) -> int:
     7
     """
     lags: dict[str, int] = {}
-    for each in program.objects:
-        lags[each.name] = _lag(each.body, lags)
+    for obj in program.objects:
+        lags[obj.name] = _lag(obj.body, lags)
     return lags[program.output]
 
 
@@ -56,8 +56,10 @@ def _lag(body: object, lags: Mapping[str, int]) -> int:
             Expression(accesses=accesses, reductions=reductions)
             | Feedback(accesses=accesses, reductions=reductions)
         ):
-            found = [lags[each.source] - each.shift for each in accesses]
-            found += [lags[each.source] - each.shift + _ahead(each) for each in reductions]
+            found = [lags[access.source] - access.shift for access in accesses]
+            found += [
+                lags[reduction.source] - reduction.shift + _ahead(reduction) for reduction in reductions
+            ]
             return max([0, *found])  # an object defined without inputs begins with its key
         case Chop(source=source, marks=marks):
             return max(lags[source], 0 if marks is None else lags[marks.source] - marks.shift)
@@ -84,7 +86,7 @@ def _length(body: object) -> int:
         ):
             own = sum(each.shift for each in body.own) if isinstance(body, Feedback) else 0
             shifts = [*(a.shift for a in accesses), *(r.shift for r in reductions)]
-            return own + sum(map(abs, shifts)) + sum(_span(each) for each in reductions)
+            return own + sum(map(abs, shifts)) + sum(_span(reduction) for reduction in reductions)
         case Resample(every=every, max_gap=gap):
             return every + (gap or 0)
         case Chop(every=every, marks=marks):

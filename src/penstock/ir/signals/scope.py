@@ -26,7 +26,7 @@ def scope(body: Expression | Feedback, schemas: Schemas, own: pa.DataType | None
 
 def reduced_types(body: Expression | Feedback, schemas: Schemas) -> tuple[pa.DataType, ...]:
     """Return the types of `Reduced(0)`, `Reduced(1)`, … in the fields."""
-    return tuple(reduced_type(each, schemas[each.source]) for each in body.reductions)
+    return tuple(reduced_type(reduction, schemas[reduction.source]) for reduction in body.reductions)
 
 
 def reduced_type(reduction: WindowReduction, schema: pa.Schema) -> pa.DataType:
@@ -37,7 +37,7 @@ def reduced_type(reduction: WindowReduction, schema: pa.Schema) -> pa.DataType:
 def fields_schema(body: Expression | Feedback, schemas: Schemas, own: pa.DataType | None = None) -> pa.Schema:
     """Return the schema of the fields."""
     names, types = scope(body, schemas, own), reduced_types(body, schemas)
-    return pa.schema([pa.field(each.name, type_of(each.expr, names, types)) for each in body.fields])
+    return pa.schema([pa.field(column.name, type_of(column.expr, names, types)) for column in body.fields])
 
 
 def chopped_schema(body: Chop, source: pa.Schema) -> pa.Schema:

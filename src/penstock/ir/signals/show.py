@@ -46,7 +46,7 @@ Ticks = Callable[[int], str]
 
 def show_program(program: Program, ticks: Ticks = str) -> str:
     """Print every object in order, then the name of the output; `ticks` prints lengths of time."""
-    lines = [f"~{each.name}[t] = {_body(each.body, ticks)}" for each in program.objects]
+    lines = [f"~{obj.name}[t] = {_body(obj.body, ticks)}" for obj in program.objects]
     return "\n".join([*lines, f"out ~{program.output}{', sample by sample' if program.pieces else ''}"])
 
 
@@ -106,7 +106,7 @@ def _block(body: Expression | Feedback, ticks: Ticks) -> str:
             case _:
                 return node
 
-    lines += [f"{_name(each.name)}: {show_expr(ex.rewrite(each.expr, rule))}" for each in body.fields]
+    lines += [f"{_name(field.name)}: {show_expr(ex.rewrite(field.expr, rule))}" for field in body.fields]
     first = f"from {body.initial!r} on, " if isinstance(body, Feedback) else ""
     return "\n".join([f"{first}{{", *(f"  {line}" for line in lines), "}"])
 
@@ -121,7 +121,7 @@ def _suffix(name: str) -> str:
 
 
 def _read(body: Expression | Feedback, prefix: str) -> list[str]:
-    used = {name for each in body.fields for name in ex.columns_of(each.expr)}
+    used = {name for field in body.fields for name in ex.columns_of(field.expr)}
     return sorted(name for name in used if name.startswith(prefix))
 
 
@@ -165,7 +165,7 @@ def _span(over: WindowReduction, ticks: Ticks) -> str:
 
 
 def _fields(fields: Iterable[ex.Field]) -> str:
-    return "; ".join(f"{_name(each.name)}: {show_expr(each.expr)}" for each in fields)
+    return "; ".join(f"{_name(field.name)}: {show_expr(field.expr)}" for field in fields)
 
 
 def _name(name: str) -> str:

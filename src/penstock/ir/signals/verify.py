@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from penstock.errors import PenstockError, VerificationError
-from penstock.expr.nodes import Aggregate, Expr, Reduced, walk
+from penstock.expr.nodes import Aggregate, Column, Expr, Reduced, walk
 from penstock.expr.typing import column_type, type_of
 from penstock.ir.signals.nodes import (
     Chop,
@@ -34,17 +34,17 @@ Inputs = Sequence[tuple[pa.Schema, Time]]
 def verify(program: Program, inputs: Inputs) -> None:
     """Raise `VerificationError` unless the program is well formed over inputs of these columns and times."""
     known: dict[str, pa.Schema] = {}
-    for each in program.objects:
-        _require(each.name not in known, each, "is defined twice")
-        for source in sources_of(each.body):
-            _require(source in known, each, f"reads ~{source}, which is not defined before it")
+    for obj in program.objects:
+        _require(obj.name not in known, obj, "is defined twice")
+        for source in sources_of(obj.body):
+            _require(source in known, obj, f"reads ~{source}, which is not defined before it")
         try:
-            _verify(each, program, known, inputs)
+            _verify(obj, program, known, inputs)
         except VerificationError:
             raise
         except (PenstockError, IndexError, KeyError, ValueError) as reason:
-            raise VerificationError(f"the signal ~{each.name} is ill typed: {reason}") from reason
-        known[each.name] = each.schema
+            raise VerificationError(f"the signal ~{obj.name} is ill typed: {reason}") from reason
+        known[obj.name] = obj.schema
     if program.output not in known:
         raise VerificationError(f"the signal ~{program.output}, which is the output, is not defined")
 
@@ -95,8 +95,8 @@ def _verify_sampled(this: Object, body: Sampled, program: Program, schema: pa.Sc
 
 
 def _verify_reading(this: Object, body: Expression | Feedback) -> None:
-    for each in body.reductions:
-        _require(_is_positive(each), this, "reduces over a span of no length")
+    for reduction in body.reductions:
+        _require(_is_positive(reduction), this, "reduces over a span of no length")
     for field in body.fields:
         _verify_scalar(this, field.expr, len(body.reductions))
     _require(bool(body.accesses or body.reductions), this, "reads nothing")
@@ -117,7 +117,7 @@ def _verify_scalar(this: Object, expr: Expr, reductions: int) -> None:
 
 def misplaced(expr: Expr, reductions: int) -> str | None:
     """Return why an expression is not scalar (an aggregate, or an undefined reduction), or None if it is."""
-    for node in walk(expr):
+    for node in () if isinstance(expr, Column) else walk(expr):
         match node:
             case Aggregate():
                 return "has an aggregate where a reduction should be named"

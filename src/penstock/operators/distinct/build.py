@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.algorithms.kernel_factory import KernelFactory
-from penstock.algorithms.sorted_partitions.build import indexer, lane_layout, sorter
+from penstock.algorithms.sorted_partitions.build import indexer, partition_layout, sorter
 from penstock.algorithms.sorted_partitions.frame_kernels import run_starts
 from penstock.algorithms.sorted_partitions.held_rows import Held
 from penstock.operators.distinct.runs import Runs
@@ -40,7 +40,7 @@ def _runs(
     repeats_rows = op.keep == "last"  # a run's first row is emitted once the watermark passes it
 
     def make(context: Context) -> SortedWindowStage:
-        layout = lane_layout(op.subset, (), kernel_factory, context.engine.workers)
+        layout = partition_layout(op.subset, (), kernel_factory, context.engine.workers)
         time = node.clock
         return SortedWindowStage(runs, layout, runs, repeats_rows, node.schema, time, time, context.metrics)
 

@@ -19,7 +19,7 @@ def distinct(op: ph.Distinct, node: ph.Node, given: ph.Node, samples: Rows) -> R
             own.append([each])
     place = 0 if op.keep == "first" else -1
     chosen = {id(run[place]) for several in runs.values() for run in several}
-    return [each for each in samples if id(each) in chosen]
+    return [sample for sample in samples if id(sample) in chosen]
 
 
 def _at(sample: Sample, given: ph.Node) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.sorted_partitions.frames import Released
-from penstock.algorithms.sorted_partitions.partitions import Lanes
+from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.runtime.kernels import Call
 from penstock.runtime.stage import END_OF_TIME
 
@@ -21,31 +21,31 @@ class Runs(Released):
     keep: str
     call: Call
 
-    def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
+    def __call__(self, partitions: SortedPartitions, watermark: int) -> list[pa.RecordBatch]:
         """Emit the first row of each new run, or the last row of each complete run."""
-        lo, hi = self._runs(lanes)
-        new, complete = lanes.fresh[lo], ~self._open(lanes, lo, watermark)
+        lo, hi = self._runs(partitions)
+        new, complete = partitions.fresh[lo], ~self._open(partitions, lo, watermark)
         kept = lo[new] if self.keep == "first" else hi[complete] - 1
         if not len(kept):
             return []
-        return [lanes.taken(kept[np.argsort(lanes.in_time(kept))])]
+        return [partitions.taken(kept[np.argsort(partitions.in_time(kept))])]
 
-    def _runs(self, lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
-        begins = np.empty(len(lanes), np.uint8)
-        given = {"times": lanes.times, "bounds": lanes.bounds, "lanes": lanes.count}
+    def _runs(self, partitions: SortedPartitions) -> tuple[np.ndarray, np.ndarray]:
+        begins = np.empty(len(partitions), np.uint8)
+        given = {"times": partitions.times, "bounds": partitions.bounds, "partitions": partitions.count}
         self.call({**given, "within": self.within, "begins": begins})
         lo = np.flatnonzero(begins)
-        return lo, np.append(lo[1:], len(lanes)) if len(lo) else lo
+        return lo, np.append(lo[1:], len(partitions)) if len(lo) else lo
 
-    def _open(self, lanes: Lanes, lo: np.ndarray, watermark: int) -> np.ndarray:
+    def _open(self, partitions: SortedPartitions, lo: np.ndarray, watermark: int) -> np.ndarray:
         if watermark == END_OF_TIME:
             return np.zeros(len(lo), np.bool_)
-        waiting: np.ndarray = lanes.times[lo] > watermark - self.within
+        waiting: np.ndarray = partitions.times[lo] > watermark - self.within
         return waiting
 
-    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
-        lo, hi = self._runs(lanes)
-        return np.repeat(self._open(lanes, lo, watermark), hi - lo)
+    def needed(self, partitions: SortedPartitions, watermark: int) -> np.ndarray:
+        lo, hi = self._runs(partitions)
+        return np.repeat(self._open(partitions, lo, watermark), hi - lo)
 
     def ahead(self, watermark: int) -> int:
         return watermark

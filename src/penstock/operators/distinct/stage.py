@@ -17,7 +17,7 @@ from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch
 from penstock.state.state_table import StateTable, array_of
 
 
-def _flows(rows: Rows) -> list[TimedBatch]:
+def _timed_batches(rows: Rows) -> list[TimedBatch]:
     """Emit rows with the columns that order them, one batch per branch."""
     if rows.branch is None:
         return [TimedBatch(rows.batch, sequence=rows.sequence, counted=True)] if len(rows) else []
@@ -42,8 +42,8 @@ class DistinctStage:
         self.held, self.subset, self.keep, self.sorter = held, list(subset), keep, sorter
         self.seen = new_index()
 
-    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
-        self.held.add(flows)
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
+        self.held.add(timed_batches)
         return []
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
@@ -57,7 +57,7 @@ class DistinctStage:
         numbers = self.seen.number([rows.column(name).take(indices(order)) for name in self.subset])
         found, first = np.unique(numbers, return_index=True)
         kept = np.sort(order[first[found >= known]])
-        return _flows(rows.chosen(kept)), watermark
+        return _timed_batches(rows.chosen(kept)), watermark
 
     def save(self) -> Mapping[str, StateTable]:
         """Save the buffered rows, and the values already emitted."""

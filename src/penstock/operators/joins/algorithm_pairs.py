@@ -16,7 +16,7 @@ from penstock.operators.joins.completion import gives_left_rows, preserves
 from penstock.operators.joins.ordered_output import Ordered, with_alone_in_order
 from penstock.operators.joins.partitions import Kernels, Numbers
 from penstock.operators.joins.results import MOST_PAIRS, NULL_ROW, Residual, joined_pairs, satisfying
-from penstock.operators.joins.window_pairs import Batch, LanePairing, Pairing, numbers_of
+from penstock.operators.joins.window_pairs import Batch, Pairing, PartitionPairing, numbers_of
 from penstock.operators.joins.windows import Placed
 from penstock.runtime.buffers import values_view
 from penstock.runtime.join_metrics import Chosen
@@ -41,7 +41,7 @@ class AlgorithmPairing:
     always: bool
     keys: tuple[tuple[str, ...], tuple[str, ...]]
     residual: Residual | None
-    lanes: LanePairing
+    partitions: PartitionPairing
     kernels: Kernels
     band: Sorting | None = None
     instead: Pairing | None = field(default=None, init=False)  # replaced the joiner in the last window
@@ -53,8 +53,8 @@ class AlgorithmPairing:
     def parts(self, batch: Batch) -> Iterator[Pairs]:
         windows, self.instead = slices(batch.placed), None
         if windows is None or not (self.always or self._are_large(batch, len(windows))):
-            self.instead = self.lanes
-            yield from self.lanes.parts(batch)
+            self.instead = self.partitions
+            yield from self.partitions.parts(batch)
             return
         left, right = self._codes(batch.left, batch.right, batch.numbers)
         found = [self._window(left, right, *window) for window in windows]
@@ -87,7 +87,7 @@ class AlgorithmPairing:
     def _sorted(self, pairing: Pairing, left: Rows, right: Rows) -> Iterator[Pairs]:
         nothing = np.zeros(0, np.int64)
         zeros = [np.zeros(len(rows), np.int64) for rows in (left, right)]
-        placed = [Placed(each, each, nothing) for each in zeros]
+        placed = [Placed(zero, zero, nothing) for zero in zeros]
         numbers = partial(numbers_of, left, right, self.keys, self.kernels)
         return pairing.parts(Batch(left, right, (placed[0], placed[1]), numbers))
 

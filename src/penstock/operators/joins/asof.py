@@ -40,7 +40,7 @@ class AsofMatcher(RowByRow):
             for rows, names in zip((left, right), self.keys, strict=True)
         ]
         numbers = number_keys(columns[0], columns[1], (len(left), len(right)), self.kernels)
-        last = np.full(numbers.lanes, NULL_ROW)
+        last = np.full(numbers.partitions, NULL_ROW)
         found, final = self._found(left, right, numbers, watermark, last)
         leaving = len(left) if final.all() else int(np.argmin(final))
         results = Results(np.arange(leaving), found[:leaving])
@@ -60,7 +60,7 @@ class AsofMatcher(RowByRow):
         known = np.ones(len(left), np.bool_)
         if self.direction == "backward":
             return self._nearest(left, right, numbers, last, backward=True), known
-        after = self._nearest(left, right, numbers, np.full(numbers.lanes, NULL_ROW), backward=False)
+        after = self._nearest(left, right, numbers, np.full(numbers.partitions, NULL_ROW), backward=False)
         final = known if watermark == END_OF_TIME else self._final(left, after, watermark)
         if self.direction == "forward":
             return after, final
@@ -101,7 +101,7 @@ class AsofMatcher(RowByRow):
             return kept
         if kept.any() or not len(left):  # else `last` covers exactly the earlier rows
             earlier = np.flatnonzero(~kept)
-            last = np.full(numbers.lanes, NULL_ROW)
+            last = np.full(numbers.partitions, NULL_ROW)
             last[numbers.right[earlier]] = earlier  # rows are in order, so the last write is the latest row
         last = last[last != NULL_ROW]
         if self.tolerance is not None:

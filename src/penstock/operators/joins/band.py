@@ -15,7 +15,7 @@ from penstock.operators.joins.algorithm_pairs import slices
 from penstock.operators.joins.ordered_output import in_order
 from penstock.operators.joins.partitions import Kernels, Laid, Numbers, Ranges
 from penstock.operators.joins.results import Residual, parts_of
-from penstock.operators.joins.window_pairs import Batch, LanePairing
+from penstock.operators.joins.window_pairs import Batch, PartitionPairing
 from penstock.runtime.buffers import values_view
 from penstock.runtime.join_metrics import Chosen
 
@@ -66,7 +66,7 @@ class BandPairing:
     lower: int
     bounds: tuple[Side, Side]
     residual: Residual
-    lanes: LanePairing
+    partitions: PartitionPairing
     kernels: Kernels
     keyed: bool = False
 
@@ -80,7 +80,7 @@ class BandPairing:
         except OverflowError:  # possibly at a row without a match; evaluating the condition decides
             ends = None
         if windows is None or ends is None:
-            yield from self.lanes.parts(batch)
+            yield from self.partitions.parts(batch)
             return
         ranges, rows = self._ranges(batch, ends, windows), (len(batch.left), len(batch.right))
         for own, other in parts_of(ranges, self.residual, batch.left, batch.right, self.kernels):
@@ -88,7 +88,7 @@ class BandPairing:
 
     def _ends(self, batch: Batch) -> Ends:
         left, right = (
-            [_numbers(each) for each in bounds(rows.batch)]
+            [_numbers(bound) for bound in bounds(rows.batch)]
             for bounds, rows in zip(self.bounds, (batch.left, batch.right), strict=True)
         )
         known = reduce(np.logical_and, (there for _, there in left))

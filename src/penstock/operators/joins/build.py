@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.sliding.kernel import Shape as FrameShape
-from penstock.algorithms.sort.partition import count_lanes, fill_lanes
+from penstock.algorithms.sort.partition import count_partitions, fill_partitions
 from penstock.algorithms.sorted_partitions.build import FrameReducers, indexer, sorter
 from penstock.algorithms.sorted_partitions.results import Reductions
 from penstock.algorithms.sorted_partitions.rows import no_rows
@@ -35,7 +35,7 @@ from penstock.operators.joins.results import Residual, Shape
 from penstock.operators.joins.rolling import RollingMatcher
 from penstock.operators.joins.sliding import SlidingMatcher
 from penstock.operators.joins.stage import JoinStage, Matcher, Port
-from penstock.operators.joins.window_pairs import LanePairing, WindowMatcher
+from penstock.operators.joins.window_pairs import PartitionPairing, WindowMatcher
 from penstock.operators.joins.window_report import Watch
 from penstock.operators.joins.windows import GridWindows
 from penstock.operators.rows.build import CompiledRows
@@ -88,7 +88,7 @@ class _Build:
 
     def lazy(self, context: Context) -> JoinStage:
         """Return the stage that emits pairs once the watermark has passed them."""
-        kernels = lane_kernels(self.kernel_factory, context.engine.workers)
+        kernels = partition_kernels(self.kernel_factory, context.engine.workers)
         arrivals = Arrivals() if self.op.paced else None
         return JoinStage(
             *self._ports(context), self._matcher(kernels, context, arrivals), kernels.sorter, arrivals
@@ -106,7 +106,7 @@ class _Build:
             self._keys,
             self._residual(context),
             self._shape,
-            lane_kernels(self.kernel_factory, context.engine.workers),
+            partition_kernels(self.kernel_factory, context.engine.workers),
             all(whole_numbers(port) for port in ports),
             (no_rows(self.left.schema), no_rows(self.right.schema)),
             partial(self._note, context.metrics),
@@ -122,7 +122,7 @@ class _Build:
             self._residual(context),
             self._shape,
             (self.left, self.right)[table].schema,
-            lane_kernels(self.kernel_factory, context.engine.workers),
+            partition_kernels(self.kernel_factory, context.engine.workers),
             context.metrics,
             paths,
         )
@@ -166,8 +166,10 @@ class _Build:
         stage, number = RowsStage(rows, context.metrics, 0), condition.number
 
         def holds(batch: pa.RecordBatch) -> np.ndarray:
-            flows = stage.push(0, [TimedBatch(batch)])
-            return np.concatenate([values_view(flow.batch.column(number)) for flow in flows])
+            timed_batches = stage.push(0, [TimedBatch(batch)])
+            return np.concatenate(
+                [values_view(timed_batch.batch.column(number)) for timed_batch in timed_batches]
+            )
 
         return Residual(condition_columns(where), number, holds)
 
@@ -193,7 +195,7 @@ class _Build:
             self.right.schema,
             self.right.clock,
             frame_reductions(reductions),
-            tuple(each.algorithm for each in reductions),
+            tuple(reduction.algorithm for reduction in reductions),
             FrameShape(dense=True, may_be_empty=True),
             self.kernel_factory,
         )
@@ -206,25 +208,25 @@ class _Build:
         carried = isinstance(pairing.left, CarriedWindow)
         bounds = (WINDOW_START, WINDOW_END) if carried else ()
         keys = (*self._keys[0], *bounds), (*self._keys[1], *bounds)
-        lanes = LanePairing(residual, carried, kernels)
+        partitions = PartitionPairing(residual, carried, kernels)
         watch = Watch(partial(self._note, context.metrics))
-        band = None if residual is None or carried else self._band(residual, lanes, context)
+        band = None if residual is None or carried else self._band(residual, partitions, context)
         several = overlapping_windows(pairing)
         if several is not None:
             plain = SlidingMatcher(several, self.op.how, self._keys, residual, self._shape, kernels)
-            return self._overlapping(plain, lanes, band, watch, arrivals)
+            return self._overlapping(plain, partitions, band, watch, arrivals)
         windows = windows_apart(pairing.left, kernels)
         if not self.op.on:
-            return WindowMatcher(windows, band or lanes, self.op.how, keys, self._shape, kernels, watch)
-        join = self._window_join(lanes, band, watch, arrivals)
-        how = lanes if carried else join.pairing
+            return WindowMatcher(windows, band or partitions, self.op.how, keys, self._shape, kernels, watch)
+        join = self._window_join(partitions, band, watch, arrivals)
+        how = partitions if carried else join.pairing
         together = WindowMatcher(windows, how, self.op.how, keys, self._shape, kernels, watch)
         return RunMatcher(together, join)
 
     def _overlapping(
         self,
         plain: SlidingMatcher,
-        lanes: LanePairing,
+        partitions: PartitionPairing,
         band: BandPairing | None,
         watch: Watch,
         arrivals: Arrivals | None,
@@ -233,9 +235,9 @@ class _Build:
         if self.op.how in LEFT_ROW_KINDS:
             return plain
         if self.op.algorithm != "auto":
-            return OverlapMatcher(plain, self._window_join(lanes, band, watch, None), always=True)
+            return OverlapMatcher(plain, self._window_join(partitions, band, watch, None), always=True)
         if self.op.on:
-            large = self._window_join(lanes, band, watch, arrivals)
+            large = self._window_join(partitions, band, watch, arrivals)
             return OverlapMatcher(plain, large, least=FEW_ROWS, if_many=True)
         if band is None:
             return plain
@@ -244,15 +246,15 @@ class _Build:
 
     def _window_join(
         self,
-        lanes: LanePairing,
+        partitions: PartitionPairing,
         band: BandPairing | None,
         watch: Watch,
         arrivals: Arrivals | None,
     ) -> WindowJoin:
         """Return the join of one large window, on all threads or on one."""
-        alone = replace(lanes, kernels=replace(lanes.kernels, threads=1))
+        alone = replace(partitions, kernels=replace(partitions.kernels, threads=1))
         return WindowJoin(
-            self._pairing(lanes, band, arrivals),
+            self._pairing(partitions, band, arrivals),
             self.op.how,
             self._shape,
             watch,
@@ -260,18 +262,18 @@ class _Build:
         )
 
     def _pairing(
-        self, lanes: LanePairing, band: BandPairing | None, arrivals: Arrivals | None
+        self, partitions: PartitionPairing, band: BandPairing | None, arrivals: Arrivals | None
     ) -> AlgorithmPairing:
         """Return the pairing by the algorithm that the query names, or by an adaptive choice."""
-        kernel_factory, kernels, residual = self.kernel_factory, lanes.kernels, lanes.residual
+        kernel_factory, kernels, residual = self.kernel_factory, partitions.kernels, partitions.residual
         if self.op.algorithm != "auto":
             asked = in_order(self.op.algorithm, kernel_factory, kernels)
-            return AlgorithmPairing(asked, True, self._keys, residual, lanes, kernels)
+            return AlgorithmPairing(asked, True, self._keys, residual, partitions, kernels)
         auto = auto_in_order(kernel_factory, kernels, at_rest if arrivals is None else arrivals.milliseconds)
         sorting = None if band is None else Sorting(band, lazy_joiner("npj", kernel_factory))
-        return AlgorithmPairing(auto, False, self._keys, residual, lanes, kernels, sorting)
+        return AlgorithmPairing(auto, False, self._keys, residual, partitions, kernels, sorting)
 
-    def _band(self, residual: Residual, lanes: LanePairing, context: Context) -> BandPairing | None:
+    def _band(self, residual: Residual, partitions: PartitionPairing, context: Context) -> BandPairing | None:
         """Return a sort-based pairing if the condition bounds a right column, else None."""
         assert self.op.residual is not None
         band = band_of(self.op.residual, self.left.schema, self.right.schema)
@@ -282,8 +284,8 @@ class _Build:
             len(band.lower),
             (self._bounds(band, 0, context), self._bounds(band, 1, context)),
             residual,
-            lanes,
-            lanes.kernels,
+            partitions,
+            partitions.kernels,
             bool(self.op.on),
         )
 
@@ -294,18 +296,21 @@ class _Build:
         stage = RowsStage(compiled, context.metrics, 0)
 
         def bounds(batch: pa.RecordBatch) -> list[pa.Array]:
-            flows = stage.push(0, [TimedBatch(batch)])
-            return [pa.concat_arrays([flow.batch.column(name) for flow in flows]) for name in schema.names]
+            timed_batches = stage.push(0, [TimedBatch(batch)])
+            return [
+                pa.concat_arrays([timed_batch.batch.column(name) for timed_batch in timed_batches])
+                for name in schema.names
+            ]
 
         return bounds
 
 
-def lane_kernels(kernel_factory: KernelFactory, threads: int) -> Kernels:
+def partition_kernels(kernel_factory: KernelFactory, threads: int) -> Kernels:
     """Return the kernels that partition, sort and match the rows of joins."""
     call = kernel_factory.call
     return Kernels(
-        call("count_lanes", count_lanes),
-        call(("fill_lanes", (I64, I64)), lambda: fill_lanes((I64, I64))),
+        call("count_partitions", count_partitions),
+        call(("fill_partitions", (I64, I64)), lambda: fill_partitions((I64, I64))),
         lambda listed: call(("find_ranges", listed), lambda: find_ranges(listed)),
         call("expand_ranges", expand_ranges),
         lambda exact: call(("last_before", exact), lambda: last_before(exact)),

@@ -22,7 +22,7 @@ from penstock.codegen.cache import default_directory
 from penstock.loop.join_abi import JoinSpec
 from penstock.operators.joins.auto_ordered import AutoInOrder
 from penstock.operators.joins.ordered_output import Ordered, PutInOrder
-from penstock.operators.joins.partitions import Kernels as LaneKernels
+from penstock.operators.joins.partitions import Kernels as PartitionKernels
 from penstock.runtime.kernels import Call
 
 LAZY: dict[str, Callable[[Kernels], LazyJoiner]] = {
@@ -80,7 +80,7 @@ def eager(name: str, kernel_factory: KernelFactory, optimise: str) -> EagerJoine
     return auto_joiner(kernel_factory, optimise) if name == "auto" else eager_joiner(name, kernel_factory)
 
 
-def in_order(name: str, kernel_factory: KernelFactory, kernels: LaneKernels) -> Ordered:
+def in_order(name: str, kernel_factory: KernelFactory, kernels: PartitionKernels) -> Ordered:
     """Return a joiner with pairs in result order: npj produces that order; pairs of other algorithms are sorted."""
     return (
         InOrder(kernels_of(kernel_factory))
@@ -90,7 +90,7 @@ def in_order(name: str, kernel_factory: KernelFactory, kernels: LaneKernels) -> 
 
 
 def auto_in_order(
-    kernel_factory: KernelFactory, kernels: LaneKernels, arrival: Callable[[int], float]
+    kernel_factory: KernelFactory, kernels: PartitionKernels, arrival: Callable[[int], float]
 ) -> AutoInOrder:
     """Return the ordered joiner that chooses an algorithm for each window."""
     return AutoInOrder(lambda name: in_order(name, kernel_factory, kernels), join_chooser(), arrival)

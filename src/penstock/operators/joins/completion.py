@@ -23,8 +23,8 @@ def preserves(how: str, side: int) -> bool:
 
 def alone(rows: np.ndarray, side: int) -> Pairs:
     """Pair rows of a side with nobody."""
-    nobody = np.full(len(rows), NULL_ROW, rows.dtype)
-    return (rows, nobody) if side == 0 else (nobody, rows)
+    null_row = np.full(len(rows), NULL_ROW, rows.dtype)
+    return (rows, null_row) if side == 0 else (null_row, rows)
 
 
 def with_alone(pairs: Pairs, rows: np.ndarray, side: int) -> Pairs:

@@ -99,14 +99,14 @@ class OpenWindow:
     def settle(self) -> list[pa.RecordBatch]:
         """Return all pairs found so far and close the run, so that the rows alone define the remaining work."""
         made = list(self._results(self._finished()))
-        self._settled = [len(pile) for pile in self.sides]
+        self._settled = [len(buffered) for buffered in self.sides]
         return made
 
     def resume(self, settled: Sequence[int], matched: Sequence[np.ndarray]) -> None:
         """Restore the state of a saved window."""
         self._settled = list(settled)
-        for pile, known in zip(self.sides, matched, strict=True):
-            pile.matched = known
+        for buffered, known in zip(self.sides, matched, strict=True):
+            buffered.matched = known
 
     # -- pairs -------------------------------------------------------------------------------------------
 
@@ -122,10 +122,10 @@ class OpenWindow:
         self._run = WatchedRun(self._parts.open())
         self._places = [], []
         self._index = self._parts.kernels.new_index(len(self._parts.keys[0]))
-        for place, pile in enumerate(self.sides):
-            before = begin if place == side else len(pile)
+        for place, buffered in enumerate(self.sides):
+            before = begin if place == side else len(buffered)
             if before:
-                self._push(place, pile.whole.part(0, before), 0)
+                self._push(place, buffered.whole.part(0, before), 0)
 
     def _push(self, side: int, rows: Rows, begin: int) -> Pairs:
         assert self._run is not None
@@ -180,7 +180,7 @@ class OpenWindow:
         residual = self._parts.residual
         if residual is None:
             return pairs
-        left, right = (pile.taken(places) for pile, places in zip(self.sides, pairs, strict=True))
+        left, right = (buffered.taken(places) for buffered, places in zip(self.sides, pairs, strict=True))
         all_pairs = np.arange(len(left))
         kept, _ = satisfying((all_pairs, all_pairs), residual, left, right)
         return pairs[0][kept], pairs[1][kept]
@@ -203,11 +203,11 @@ class OpenWindow:
         if not len(pairs[0]):
             return
         rows = [
-            pile.taken(places) if len(pile) else self._parts.nobody[side]
-            for side, (pile, places) in enumerate(zip(self.sides, pairs, strict=True))
+            buffered.taken(places) if len(buffered) else self._parts.null_row[side]
+            for side, (buffered, places) in enumerate(zip(self.sides, pairs, strict=True))
         ]
         number = np.arange(len(pairs[0]))
-        left, right = (np.where(each == NULL_ROW, NULL_ROW, number) for each in pairs)
+        left, right = (np.where(pair == NULL_ROW, NULL_ROW, number) for pair in pairs)
         start, end = (np.full(len(number), bound) for bound in self.bounds)
         results = Results(left, right, start, end)
         yield from self._parts.shape.batches(results, rows[0], rows[1], self._parts.kernels.threads)
@@ -224,7 +224,7 @@ class Parts:
     shape: Shape
     kernels: Kernels
     whole: bool
-    nobody: tuple[Rows, Rows]
+    null_row: tuple[Rows, Rows]
     note: Callable[[Chosen, JoinMetrics], None]
 
     def open(self) -> EagerRun:
@@ -248,10 +248,10 @@ class EagerJoinStage:
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     watermark: int = START_OF_TIME
 
-    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
         side = self._ports[port]
         made = self._waited()
-        rows = side.taken(flows)
+        rows = side.taken(timed_batches)
         if rows is not None:
             for start, end, some in self._by_window(rows):
                 made += self._window(start, end).push(port, some)
@@ -312,7 +312,9 @@ class EagerJoinStage:
                 self._take_back(place, port, tables[name])
         self.watermark = min(self.left.watermark, self.right.watermark)
         for window in self.open_windows.values():
-            window.resume([len(pile) for pile in window.sides], [pile.matched for pile in window.sides])
+            window.resume(
+                [len(buffered) for buffered in window.sides], [buffered.matched for buffered in window.sides]
+            )
         if "waiting" in tables:
             self.waiting = [_batch_back(tables["waiting"], self.parts.shape.schema)]
 
@@ -322,9 +324,9 @@ class EagerJoinStage:
         placed = self.windows.side(rows.times)
         for end in np.unique(placed.end).tolist():
             which = placed.end == end
-            pile = self._window(end - self.windows.grid.size, end).sides[place]
-            pile.add(rows.chosen(which))
-            pile.matched = matched[which]
+            buffered = self._window(end - self.windows.grid.size, end).sides[place]
+            buffered.add(rows.chosen(which))
+            buffered.matched = matched[which]
 
     @property
     def _ports(self) -> tuple[Port, Port]:
@@ -332,10 +334,10 @@ class EagerJoinStage:
 
 
 def _kept(piles: Sequence[EagerRows], port: Port) -> StateTable:
-    rows = [pile.whole for pile in piles]
-    table = pa.Table.from_batches([each.batch for each in rows])
-    times = np.concatenate([each.times for each in rows])
-    alone = ~np.concatenate([pile.matched for pile in piles])
+    rows = [buffered.whole for buffered in piles]
+    table = pa.Table.from_batches([row.batch for row in rows])
+    times = np.concatenate([row.times for row in rows])
+    alone = ~np.concatenate([buffered.matched for buffered in piles])
     branch = indices(np.zeros(len(times), np.int64))
     return kept_rows(table, times, port.keys, branch=branch, fresh=flags(alone))
 

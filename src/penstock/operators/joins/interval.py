@@ -36,14 +36,14 @@ _NOTHING = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
-class _Lanes:
+class _Partitions:
     """Rows of both sides in the same partitions; `Rows.fresh` marks the new ones."""
 
     left: Rows
     right: Rows
     laid: tuple[Laid, Laid]
     numbers: tuple[np.ndarray, np.ndarray]
-    lanes: int
+    partitions: int
 
     @property
     def rows(self) -> tuple[Rows, Rows]:
@@ -75,7 +75,7 @@ class IntervalMatcher(RowByRow):
         return made, *self._kept(left, right, watermark)
 
     def _made(self, left: Rows, right: Rows, before: int, watermark: int) -> Iterator[pa.RecordBatch]:
-        for results in self._results(self._lanes(left, right), before, watermark):
+        for results in self._results(self._partitions(left, right), before, watermark):
             yield from self.shape.batches(results, left, right, self.kernels.threads)
 
     def _kept(self, left: Rows, right: Rows, watermark: int) -> tuple[np.ndarray, np.ndarray]:
@@ -88,58 +88,58 @@ class IntervalMatcher(RowByRow):
         right_reach = max(right_reach, its) if self.how != "inner" else right_reach
         return left.times >= _earlier(watermark, left_reach), right.times >= _earlier(watermark, right_reach)
 
-    def _lanes(self, left: Rows, right: Rows) -> _Lanes:
+    def _partitions(self, left: Rows, right: Rows) -> _Partitions:
         columns = [
             [rows.batch.column(name) for name in names]
             for rows, names in zip((left, right), self.keys, strict=True)
         ]
         numbers = number_keys(columns[0], columns[1], (len(left), len(right)), self.kernels)
         laid = (
-            lay(numbers.left, numbers.lanes, left.times, self.kernels),
-            lay(numbers.right, numbers.lanes, right.times, self.kernels),
+            lay(numbers.left, numbers.partitions, left.times, self.kernels),
+            lay(numbers.right, numbers.partitions, right.times, self.kernels),
         )
-        return _Lanes(left, right, laid, (numbers.left, numbers.right), numbers.lanes)
+        return _Partitions(left, right, laid, (numbers.left, numbers.right), numbers.partitions)
 
-    def _results(self, lanes: _Lanes, before: int, watermark: int) -> Iterator[Results]:
+    def _results(self, partitions: _Partitions, before: int, watermark: int) -> Iterator[Results]:
         if gives_left_rows(self.how):
-            due = self._due(lanes.left, max(self.hi, 0), before, watermark)
-            matched = self._matched(lanes, 0, due)
+            due = self._due(partitions.left, max(self.hi, 0), before, watermark)
+            matched = self._matched(partitions, 0, due)
             yield Results(*alone(left_rows(self.how, matched, due), 0))
         elif self.how == "inner":
-            yield from (Results(*pairs) for pairs, _ in self._new_pairs(lanes))
+            yield from (Results(*pairs) for pairs, _ in self._new_pairs(partitions))
         else:
-            yield from self._with_strays(lanes, before, watermark)
+            yield from self._with_unmatched(partitions, before, watermark)
 
     # -- pairs ---------------------------------------------------------------------------------------
 
-    def _new_pairs(self, lanes: _Lanes) -> Iterator[tuple[Pairs, int]]:
+    def _new_pairs(self, partitions: _Partitions) -> Iterator[tuple[Pairs, int]]:
         """Yield the pairs whose later row is new, in the order of that row, then of the other.
 
         Each part comes with an exclusive upper bound on the times of the later rows of its pairs.
         """
         met = [
-            self._met(lanes, 0, self.lo, min(self.hi, -1)),
-            self._met(lanes, 1, -self.hi, min(-self.lo, 0)),
+            self._met(partitions, 0, self.lo, min(self.hi, -1)),
+            self._met(partitions, 1, -self.hi, min(-self.lo, 0)),
         ]
         both = np.concatenate([each.counts for each in met])
-        times = np.concatenate([lanes.left.times, lanes.right.times])
+        times = np.concatenate([partitions.left.times, partitions.right.times])
         order = np.argsort(times, kind="stable")
         ends, times = np.cumsum(both[order]), times[order]
-        starts, rows = np.empty(len(both), np.int64), len(lanes.left)
+        starts, rows = np.empty(len(both), np.int64), len(partitions.left)
         starts[order] = ends - both[order]
         for begin, end in pairwise([0, *_cuts(times, ends), len(order)]):
-            mine, its = (_between(each.times, times[begin], times[end - 1]) for each in lanes.rows)
+            mine, its = (_between(row.times, times[begin], times[end - 1]) for row in partitions.rows)
             before = int(ends[begin] - both[order[begin]])
             own, other = (np.empty(int(ends[end - 1]) - before, np.int64) for _ in range(2))
             place_pairs(met[0], starts[:rows] - before, (own, other), mine, self.kernels)
             place_pairs(met[1], starts[rows:] - before, (other, own), its, self.kernels)
-            pairs = satisfying((own, other), self.residual, lanes.left, lanes.right)
+            pairs = satisfying((own, other), self.residual, partitions.left, partitions.right)
             yield pairs, int(times[end]) if end < len(times) else END_OF_TIME
 
-    def _met(self, lanes: _Lanes, side: int, lo: int, hi: int) -> Ranges:
+    def _met(self, partitions: _Partitions, side: int, lo: int, hi: int) -> Ranges:
         """Find the earlier rows of the other side that each new row of a side matches; old rows match none."""
-        mine, its = lanes.laid[side], lanes.laid[1 - side]
-        rows = lanes.rows[side]
+        mine, its = partitions.laid[side], partitions.laid[1 - side]
+        rows = partitions.rows[side]
         if lo > hi:
             nothing = np.zeros(len(rows), np.int64)
             return Ranges(nothing, nothing, its)
@@ -157,13 +157,13 @@ class IntervalMatcher(RowByRow):
         low, high = np.searchsorted(rows.times, [since, until]).tolist()
         return np.arange(low, len(rows) if watermark == END_OF_TIME else high)
 
-    def _matched(self, lanes: _Lanes, side: int, due: np.ndarray) -> np.ndarray:
+    def _matched(self, partitions: _Partitions, side: int, due: np.ndarray) -> np.ndarray:
         """Return a mask of the given rows of a side that have any match."""
-        rows, others = lanes.rows[side], lanes.rows[1 - side]
+        rows, others = partitions.rows[side], partitions.rows[1 - side]
         some = rows.chosen(due)
-        laid = lay(lanes.numbers[side][due], lanes.lanes, some.times, self.kernels)
+        laid = lay(partitions.numbers[side][due], partitions.partitions, some.times, self.kernels)
         limits = (self.lo, self.hi) if side == 0 else (-self.hi, -self.lo)
-        found = find(laid, lanes.laid[1 - side], limits, self.kernels)
+        found = find(laid, partitions.laid[1 - side], limits, self.kernels)
         if self.residual is None:
             matched: np.ndarray = found.counts > 0
             return matched
@@ -175,32 +175,38 @@ class IntervalMatcher(RowByRow):
             matched[satisfying(plain[::-1], self.residual, others, some)[1]] = True
         return matched
 
-    def _with_strays(self, lanes: _Lanes, before: int, watermark: int) -> Iterator[Results]:
+    def _with_unmatched(self, partitions: _Partitions, before: int, watermark: int) -> Iterator[Results]:
         """Yield pairs and unmatched rows; an unmatched row is placed at the time at which no match can follow."""
-        strays = [
-            self._strays(lanes, side, before, watermark) if preserves(self.how, side) else _NOTHING
+        unmatched_rows = [
+            self._unmatched_rows(partitions, side, before, watermark)
+            if preserves(self.how, side)
+            else _NOTHING
             for side in (0, 1)
         ]
         done = [0, 0]
-        for pairs, upto in self._new_pairs(lanes):
+        for pairs, upto in self._new_pairs(partitions):
             some = []
-            for side, (rows, known) in enumerate(strays):
+            for side, (rows, known) in enumerate(unmatched_rows):
                 end = len(rows) if upto == END_OF_TIME else int(np.searchsorted(known, upto))
                 some.append((rows[done[side] : end], known[done[side] : end]))
                 done[side] = end
-            yield self._among(lanes, pairs, some)
+            yield self._among(partitions, pairs, some)
 
-    def _strays(self, lanes: _Lanes, side: int, before: int, watermark: int) -> tuple[np.ndarray, np.ndarray]:
+    def _unmatched_rows(
+        self, partitions: _Partitions, side: int, before: int, watermark: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return the unmatched rows of a side, and the times at which they became final."""
         wait = max(self.hi, 0) if side == 0 else max(-self.lo, 0)
-        due = self._due(lanes.rows[side], wait, before, watermark)
-        rows = due[~self._matched(lanes, side, due)]
-        return rows, moved(lanes.rows[side].times[rows], wait)
+        due = self._due(partitions.rows[side], wait, before, watermark)
+        rows = due[~self._matched(partitions, side, due)]
+        return rows, moved(partitions.rows[side].times[rows], wait)
 
-    def _among(self, lanes: _Lanes, pairs: Pairs, strays: list[tuple[np.ndarray, np.ndarray]]) -> Results:
+    def _among(
+        self, partitions: _Partitions, pairs: Pairs, unmatched_rows: list[tuple[np.ndarray, np.ndarray]]
+    ) -> Results:
         """Merge pairs and unmatched rows in order of time."""
-        times = np.maximum(lanes.left.times[pairs[0]], lanes.right.times[pairs[1]])
-        (free, left_known), (others, right_known) = strays
+        times = np.maximum(partitions.left.times[pairs[0]], partitions.right.times[pairs[1]])
+        (free, left_known), (others, right_known) = unmatched_rows
         left, right = with_alone(with_alone(pairs, free, 0), others, 1)
         kind = np.repeat([_PAIR, _LEFT, _RIGHT], [len(times), len(free), len(others)])
         order = self.kernels.sorter.order(np.concatenate([times, left_known, right_known]), kind)

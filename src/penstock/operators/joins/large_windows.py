@@ -101,10 +101,10 @@ class WindowJoin:
         if parts is None:
             yield self._joined(left, right, codes)
             return
-        strays = preserves(self.how, 1)
-        met = np.zeros(len(right) if strays else 0, np.bool_)
+        unmatched_rows = preserves(self.how, 1)
+        met = np.zeros(len(right) if unmatched_rows else 0, np.bool_)
         for own, other in parts:
-            if strays:
+            if unmatched_rows:
                 met[other[other != NULL_ROW]] = True
             yield Results(own, other)
         rows = np.flatnonzero(~met)
@@ -124,8 +124,8 @@ class WindowJoin:
         if not preserves(how, 1):
             return Results(*pairs)
         met = pairs[1][pairs[1] != NULL_ROW] if preserves(how, 0) else pairs[1]
-        strays = unmatched(len(right), met).astype(pairs[1].dtype)
-        return Results(*with_alone(pairs, strays, 1))
+        unmatched_rows = unmatched(len(right), met).astype(pairs[1].dtype)
+        return Results(*with_alone(pairs, unmatched_rows, 1))
 
 
 @dataclass(frozen=True)

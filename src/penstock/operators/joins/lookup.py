@@ -22,8 +22,8 @@ from penstock.state.state_table import StateTable
 class TableStage:
     """The stage that passes on the rows of a table."""
 
-    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
-        return flows
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
+        return timed_batches
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         return [], watermark
@@ -54,11 +54,11 @@ class LookupStage:
     paths: int
     rows: list[pa.RecordBatch] = field(default_factory=list)
 
-    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
         if port == self.table:
-            self.rows += [flow.batch for flow in flows]
+            self.rows += [timed_batch.batch for timed_batch in timed_batches]
             return []
-        return [made for flow in flows if (made := self._met(flow)).batch.num_rows]
+        return [made for timed_batch in timed_batches if (made := self._met(timed_batch)).batch.num_rows]
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         return [], watermark
@@ -69,16 +69,16 @@ class LookupStage:
 
     def load(self, tables: Mapping[str, pa.Table]) -> None: ...
 
-    def _met(self, flow: TimedBatch) -> TimedBatch:
+    def _met(self, timed_batch: TimedBatch) -> TimedBatch:
         self.rows = [joined(self.rows, self.schema)]
-        stream, table = _plain(flow.batch), _plain(self.rows[0])
+        stream, table = _plain(timed_batch.batch), _plain(self.rows[0])
         mine, its = self._chosen(self._pairs(stream, table), len(stream))
-        if not flow.counted:
+        if not timed_batch.counted:
             self._count(mine, len(stream))
         sides = (stream, table) if self.table else (table, stream)
         results = Results(*((mine, its) if self.table else (its, mine)))
         made = list(self.shape.batches(results, *sides, self.kernels.threads))
-        return flow.filtered(joined(made, self.shape.schema), mine)
+        return timed_batch.filtered(joined(made, self.shape.schema), mine)
 
     def _count(self, passing: np.ndarray, rows: int) -> None:
         met = int(np.count_nonzero(np.diff(passing))) + 1 if len(passing) else 0
@@ -89,12 +89,12 @@ class LookupStage:
         """Return pairs of stream and table rows, by stream row, then by table row."""
         names = self.keys if self.table else self.keys[::-1]
         columns = [
-            [rows.batch.column(name) for name in each]
-            for rows, each in zip((stream, table), names, strict=True)
+            [rows.batch.column(name) for name in column_name]
+            for rows, column_name in zip((stream, table), names, strict=True)
         ]
         numbers = number_keys(columns[0], columns[1], (len(stream), len(table)), self.kernels)
         laid = [
-            lay(each, numbers.lanes, np.zeros(len(each), np.int64), self.kernels)
+            lay(each, numbers.partitions, np.zeros(len(each), np.int64), self.kernels)
             for each in (numbers.left, numbers.right)
         ]
         found = find(laid[0], laid[1], (0, 0), self.kernels)

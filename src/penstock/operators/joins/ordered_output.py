@@ -48,8 +48,8 @@ class PutInOrder:
     def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
         """Return the pairs of equal codes; with `outer`, also unmatched left rows, paired with NULL_ROW."""
         rows = len(left), len(right)
-        nobody = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        pairs = in_order(*self._joined(left, right, threads), rows, self.kernels) if all(rows) else nobody
+        null_row = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        pairs = in_order(*self._joined(left, right, threads), rows, self.kernels) if all(rows) else null_row
         return with_alone_in_order(pairs, rows[0], self.kernels) if outer else pairs
 
     def parts(

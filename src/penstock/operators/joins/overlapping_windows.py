@@ -63,6 +63,6 @@ class OverlapMatcher(InWindows):
             )
             for each in held
         ]
-        starts, ends = (each.tolist() for each in self.plain.windows.bounds(numbers))
-        spans = [list(zip(*each, strict=True)) for each in cuts]
+        starts, ends = (bound.tolist() for bound in self.plain.windows.bounds(numbers))
+        spans = [list(zip(*cut, strict=True)) for cut in cuts]
         return [Run(*each) for each in zip(starts, ends, *spans, strict=True)]

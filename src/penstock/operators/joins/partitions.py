@@ -1,6 +1,6 @@
 """Key numbering, partitions of both sides, and the ranges of right rows that left rows match.
 
-A partition (a lane in identifiers) holds the rows of one key on one side, in order of a value.
+A partition (a partition in identifiers) holds the rows of one key on one side, in order of a value.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ ROWS_PER_THREAD = 1 << 16
 class Kernels:
     """The kernels and settings that all joins share."""
 
-    count_lanes: Call
-    fill_lanes: Call
+    count_partitions: Call
+    fill_partitions: Call
     find_ranges: Callable[[bool], Call]
     expand_ranges: Call
     last_before: Callable[[bool], Call]
@@ -60,13 +60,13 @@ class Numbers:
 
     left: np.ndarray
     right: np.ndarray
-    lanes: int
+    partitions: int
     groups: tuple[np.ndarray, np.ndarray]
 
     def chosen(self, left: np.ndarray, right: np.ndarray) -> Numbers:
         """Return the numbers of some rows."""
         groups = self.groups[0][left], self.groups[1][right]
-        return Numbers(self.left[left], self.right[right], self.lanes, groups)
+        return Numbers(self.left[left], self.right[right], self.partitions, groups)
 
 
 def number_keys(
@@ -81,19 +81,19 @@ def number_keys(
     if dense is None:
         index = kernels.new_index(len(left))
         numbers = [index.number(list(each)) for each in (left, right)]
-        lanes = len(index)
+        partitions = len(index)
     else:
-        *numbers, lanes = dense
+        *numbers, partitions = dense
     apart = [
-        each if there is None else np.where(there, each, lanes + place)
+        each if there is None else np.where(there, each, partitions + place)
         for place, (each, there) in enumerate(zip(numbers, whole, strict=True))
     ]
-    return Numbers(apart[0], apart[1], lanes + 2, (numbers[0], numbers[1]))
+    return Numbers(apart[0], apart[1], partitions + 2, (numbers[0], numbers[1]))
 
 
 def _whole(columns: Sequence[pa.Array]) -> np.ndarray | None:
     """Which rows have a key without nulls; None means all."""
-    masks = [each.is_valid().to_numpy(zero_copy_only=False) for each in columns if each.null_count]
+    masks = [column.is_valid().to_numpy(zero_copy_only=False) for column in columns if column.null_count]
     if not masks:
         return None
     found: np.ndarray = np.logical_and.reduce(masks)
@@ -130,18 +130,18 @@ class Laid:
         return len(self.places)
 
 
-def lay(numbers: np.ndarray, lanes: int, values: np.ndarray, kernels: Kernels) -> Laid:
+def lay(numbers: np.ndarray, partitions: int, values: np.ndarray, kernels: Kernels) -> Laid:
     """Distribute rows, which are in order of their values, over partitions."""
     rows = len(numbers)
-    if lanes == 1:
+    if partitions == 1:
         return Laid(np.array([0, rows]), np.arange(rows), np.append(values, np.int64(0)))
     cuts = list(pairwise(np.linspace(0, rows, kernels.shares(rows) + 1).astype(int).tolist()))
-    counts, first = np.zeros((2, len(cuts), lanes), np.int64)
+    counts, first = np.zeros((2, len(cuts), partitions), np.int64)
     stretches: list[dict[str, object]] = [
-        {"lanes": numbers, "lo": begin, "hi": end, "counts": own, "first": seen}
+        {"partitions": numbers, "lo": begin, "hi": end, "counts": own, "first": seen}
         for (begin, end), own, seen in zip(cuts, counts, first, strict=True)
     ]
-    run_on_threads([partial(kernels.count_lanes, each) for each in stretches])
+    run_on_threads([partial(kernels.count_partitions, stretch) for stretch in stretches])
     total = counts.sum(axis=0)
     bounds = np.concatenate([[0], np.cumsum(total)])
     starts = bounds[:-1] + np.cumsum(counts, axis=0) - counts
@@ -150,8 +150,8 @@ def lay(numbers: np.ndarray, lanes: int, values: np.ndarray, kernels: Kernels) -
     columns[numbered("out", 1)] = placed
     run_on_threads(
         [
-            partial(kernels.fill_lanes, {**each, **columns, "places": own})
-            for each, own in zip(stretches, starts, strict=True)
+            partial(kernels.fill_partitions, {**stretch, **columns, "places": own})
+            for stretch, own in zip(stretches, starts, strict=True)
         ]
     )
     return Laid(bounds, placed, moved)
@@ -206,8 +206,8 @@ def _find_at_limits(left: Laid, right: Laid, limits: tuple[int, int], kernels: K
     since, until = limits
     values, places = left.values[: left.rows], left.places[: left.rows]
     found = find(left, right, (moved(values, since), moved(values, until)), kernels)
-    nobody = places[(values > END_OF_TIME - max(since, 0)) | (values < START_OF_TIME - min(until, 0))]
-    found.last[nobody] = found.first[nobody]
+    null_row = places[(values > END_OF_TIME - max(since, 0)) | (values < START_OF_TIME - min(until, 0))]
+    found.last[null_row] = found.first[null_row]
     return found
 
 

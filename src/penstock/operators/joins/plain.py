@@ -29,7 +29,8 @@ def _body(op: ph.Join, node: ph.Node, left: ph.Node, right: ph.Node) -> jn.Joine
             return jn.Asof(*inputs, op.on, direction, tolerance, exact, fields)
         case ph.Around(lo=lo, hi=hi, reductions=reductions):
             over = tuple(
-                ir.Reduction(each.function, each.args, each.where, each.options) for each in reductions
+                ir.Reduction(reduction.function, reduction.args, reduction.where, reduction.options)
+                for reduction in reductions
             )
             return jn.RollingJoin(*inputs, op.on, Within(lo, hi), over, _rolling_fields(node, len(over)))
         case pairing:

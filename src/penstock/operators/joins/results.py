@@ -246,7 +246,7 @@ def satisfying(pairs: Pairs, residual: Residual | None, left: Rows, right: Rows)
         return pairs
     parts = []
     for begin in range(0, len(pairs[0]), MOST_PAIRS):
-        own, other = (each[begin : begin + MOST_PAIRS] for each in pairs)
+        own, other = (pair[begin : begin + MOST_PAIRS] for pair in pairs)
         kept = residual.among((own, other), left, right)
         parts.append((own[kept], other[kept]))
     return joined_pairs(parts)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.sorted_partitions.frames import Frames
-from penstock.algorithms.sorted_partitions.partitions import Lanes
+from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.algorithms.sorted_partitions.results import Reductions
 from penstock.algorithms.sorted_partitions.rows import Rows, taken
 from penstock.operators.joins.partitions import Kernels, find, lay, number_keys
@@ -54,17 +54,17 @@ class RollingMatcher(RowByRow):
             for rows, names in zip((left, right), self.keys, strict=True)
         ]
         numbers = number_keys(columns[0], columns[1], (len(left), len(right)), self.kernels)
-        own = lay(numbers.left, numbers.lanes, left.times, self.kernels)
-        other = lay(numbers.right, numbers.lanes, right.times, self.kernels)
+        own = lay(numbers.left, numbers.partitions, left.times, self.kernels)
+        other = lay(numbers.right, numbers.partitions, right.times, self.kernels)
         found = find(own, other, (self.lo, self.hi), self.kernels)
         # Frames slide along partitions, so they are listed by partition; results return to input order.
         frames = Frames(found.first[own.places], found.last[own.places], own.values, own.values)
-        ranking = (lambda: other.places) if numbers.lanes > 1 else None
-        lanes = Lanes(right, other.bounds, other.values[: other.rows], None, ranking)
-        reduced = self.reductions.arrays(lanes, [frames])
+        ranking = (lambda: other.places) if numbers.partitions > 1 else None
+        partitions = SortedPartitions(right, other.bounds, other.values[: other.rows], None, ranking)
+        reduced = self.reductions.arrays(partitions, [frames])
         back = np.empty(len(left), np.int64)
         back[own.places] = np.arange(len(left))
-        arrays = reduced if numbers.lanes == 1 else list(_taken(reduced, back, self.kernels.threads))
+        arrays = reduced if numbers.partitions == 1 else list(_taken(reduced, back, self.kernels.threads))
         return pa.RecordBatch.from_arrays([*left.batch.columns, *arrays], schema=self.schema)
 
 

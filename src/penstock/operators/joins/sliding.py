@@ -254,11 +254,11 @@ class SlidingMatcher(InWindows):
             for each, which in zip((left, right), some, strict=True)
         ]
         columns = [
-            [each.batch.column(name) for name in names] for each, names in zip(rows, self.keys, strict=True)
+            [row.batch.column(name) for name in names] for row, names in zip(rows, self.keys, strict=True)
         ]
         numbers = number_keys(columns[0], columns[1], (len(rows[0]), len(rows[1])), self.kernels)
-        own = lay(numbers.left, numbers.lanes, rows[0].times, self.kernels)
-        other = lay(numbers.right, numbers.lanes, rows[1].times, self.kernels)
+        own = lay(numbers.left, numbers.partitions, rows[0].times, self.kernels)
+        other = lay(numbers.right, numbers.partitions, rows[1].times, self.kernels)
         past, future = self.windows.reach()
         return _Near(now, some, rows, find(own, other, (-past, future), self.kernels))
 

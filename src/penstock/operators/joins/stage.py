@@ -59,28 +59,30 @@ class Port:
     def __post_init__(self) -> None:
         self.waiting = PendingRows(self.schema)
 
-    def add(self, flows: list[TimedBatch]) -> None:
+    def add(self, timed_batches: list[TimedBatch]) -> None:
         """Add rows; a row is late if it is before the watermark of its side, whatever the other side's
         watermark is.
         """
-        for flow in flows:
-            rows = self.taken([flow])
+        for timed_batch in timed_batches:
+            rows = self.taken([timed_batch])
             if rows is not None:
                 # Unsorted: they are copied once, in `passed`, with the retained rows.
                 self.waiting.add(rows)
 
-    def taken(self, flows: list[TimedBatch]) -> Rows | None:
+    def taken(self, timed_batches: list[TimedBatch]) -> Rows | None:
         """Return the rows that are not late, or None."""
-        some = [flow for flow in map(self._on_time, flows) if flow.batch.num_rows]
+        some = [
+            timed_batch for timed_batch in map(self._on_time, timed_batches) if timed_batch.batch.num_rows
+        ]
         return arrived(some, self.schema, self.time) if some else None
 
-    def _on_time(self, flow: TimedBatch) -> TimedBatch:
+    def _on_time(self, timed_batch: TimedBatch) -> TimedBatch:
         def late(arrival_watermarks: np.ndarray) -> np.ndarray:
             return np.asarray(
-                ticks_of(flow.batch.column(self.time.column), self.time.shift) < arrival_watermarks
+                ticks_of(timed_batch.batch.column(self.time.column), self.time.shift) < arrival_watermarks
             )
 
-        return on_time(flow, self.metrics, late)
+        return on_time(timed_batch, self.metrics, late)
 
     def passed(self, watermark: int, sorter: Sorter) -> Rows:
         """Remove and return the rows before a watermark, in order."""
@@ -121,10 +123,10 @@ class JoinStage:
     arrivals: Arrivals | None = None
     watermark: int = field(init=False, default=START_OF_TIME)
 
-    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
         if self.arrivals is not None:
-            self.arrivals.add(sum(flow.batch.num_rows for flow in flows))
-        (self.right if port else self.left).add(flows)
+            self.arrivals.add(sum(timed_batch.batch.num_rows for timed_batch in timed_batches))
+        (self.right if port else self.left).add(timed_batches)
         return []
 
     def advance(self, port: int, watermark: int) -> tuple[Iterable[TimedBatch], int]:

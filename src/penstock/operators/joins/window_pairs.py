@@ -29,7 +29,7 @@ from penstock.operators.joins.windows import Placed, Windows
 from penstock.runtime.join_metrics import Chosen
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
-IN_LANES = Chosen("lanes")
+IN_PARTITIONS = Chosen("partitions")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Pairing(Protocol):
 
 
 @dataclass(frozen=True)
-class LanePairing:
+class PartitionPairing:
     """Pairs as ranges of partitions. With `carried`, windows are among the keys, so a partition is one window."""
 
     residual: Residual | None
@@ -61,12 +61,12 @@ class LanePairing:
     kernels: Kernels
 
     def chosen(self) -> Chosen:
-        return IN_LANES
+        return IN_PARTITIONS
 
     def parts(self, batch: Batch) -> Iterator[Pairs]:
         kernels, numbers = self.kernels, batch.numbers()
-        left = lay(numbers.left, numbers.lanes, batch.left.times, kernels)
-        right = lay(numbers.right, numbers.lanes, batch.right.times, kernels)
+        left = lay(numbers.left, numbers.partitions, batch.left.times, kernels)
+        right = lay(numbers.right, numbers.partitions, batch.right.times, kernels)
         if self.carried:
             limits = np.full(left.rows, START_OF_TIME), np.full(left.rows, END_OF_TIME)
         else:
@@ -160,9 +160,9 @@ def arranged(pairs: Pairs, placed: tuple[Placed, Placed], how: str, kernels: Ker
         rows = left_rows(how, partnered(len(own.start), pairs[0]))
         results = Results(*alone(rows, 0), own.start[rows], own.end[rows])
         return _in_order(results, np.zeros(len(rows), np.int64), kernels)
-    (left, right), free, strays = completed(how, pairs, (len(own.start), len(other.start)))
+    (left, right), free, unmatched_rows = completed(how, pairs, (len(own.start), len(other.start)))
     start, end = (
-        np.concatenate([mine[pairs[0]], mine[free], its[strays]])
+        np.concatenate([mine[pairs[0]], mine[free], its[unmatched_rows]])
         for mine, its in ((own.start, other.start), (own.end, other.end))
     )
     return _in_order(Results(left, right, start, end), (left == NULL_ROW).astype(np.int64), kernels)

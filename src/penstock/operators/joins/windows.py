@@ -49,7 +49,7 @@ class Run:
 
 def runs_between(starts: np.ndarray, ends: np.ndarray, times: Sequence[np.ndarray]) -> list[Run]:
     """Return the windows with rows at times from start to end; rows are in order of time."""
-    cuts = [np.searchsorted(each, bounds) for each in times for bounds in (starts, ends)]
+    cuts = [np.searchsorted(time, bounds) for time in times for bounds in (starts, ends)]
     rows = zip(*(each.tolist() for each in (starts, ends, *cuts)), strict=True)
     runs = [Run(start, end, (a, b), (c, d)) for start, end, a, b, c, d in rows]
     return [run for run in runs if run.rows]

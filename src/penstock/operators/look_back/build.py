@@ -7,7 +7,7 @@ from collections.abc import Callable
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.sorted_partitions.build import (
     FrameReducers,
-    lane_layout,
+    partition_layout,
     shape_of_look_backs,
     sorter,
 )
@@ -50,7 +50,7 @@ def _over_rows(
 
     def make(context: Context) -> SortedWindowStage:
         threads = context.engine.workers
-        layout = lane_layout(op.keys, columns, kernel_factory, threads)
+        layout = partition_layout(op.keys, columns, kernel_factory, threads)
         framing = LookBackFraming(op.spans, tuple(_ends(span, kernel_factory) for span in op.spans))
         reductions = Reductions(over.reducers(threads), len(op.reductions))
         results = LookBackResults(framing, reductions, node.schema, sorter(kernel_factory))
@@ -65,7 +65,7 @@ def reducers(op: ph.LookBack, given: ph.Node, kernel_factory: KernelFactory) -> 
         given.schema,
         given.clock.stored,
         frame_reductions(op.reductions),
-        tuple(each.algorithm for each in op.reductions),
+        tuple(reduction.algorithm for reduction in op.reductions),
         shape_of_look_backs(op.spans),
         kernel_factory,
     )

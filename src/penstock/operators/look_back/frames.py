@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from penstock.algorithms.sorted_partitions.frames import Frames, Released, Stretch
-from penstock.algorithms.sorted_partitions.partitions import Lanes
+from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.runtime.buffers import room
 from penstock.runtime.kernels import Call
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
@@ -28,34 +28,34 @@ class LookBackFraming(Released):
     spans: tuple[LookBack, ...]
     calls: tuple[Call, ...]
 
-    def frames(self, lanes: Lanes) -> list[Frames]:
+    def frames(self, partitions: SortedPartitions) -> list[Frames]:
         """The frames of new rows, for each look-back."""
-        whole = [Behind(lanes, span, call) for span, call in zip(self.spans, self.calls, strict=True)]
-        if lanes.all_fresh:
+        whole = [Behind(partitions, span, call) for span, call in zip(self.spans, self.calls, strict=True)]
+        if partitions.all_fresh:
             return list(whole)
-        new = np.flatnonzero(lanes.fresh)
+        new = np.flatnonzero(partitions.fresh)
         return [each.chosen(new) for each in whole]
 
-    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
+    def needed(self, partitions: SortedPartitions, watermark: int) -> np.ndarray:
         """The rows that a row at the watermark, or the next row of its partition, would look back on."""
-        kept = np.zeros(len(lanes), np.bool_)
+        kept = np.zeros(len(partitions), np.bool_)
         for span in self.spans:
             reach = span.delay + (span.size or 0)
-            kept |= lanes.times >= max(watermark - reach, START_OF_TIME)
+            kept |= partitions.times >= max(watermark - reach, START_OF_TIME)
             if span.rows is not None:
-                kept |= self._last_rows(span, lanes, watermark)
+                kept |= self._last_rows(span, partitions, watermark)
         return kept
 
     @staticmethod
-    def _last_rows(span: LookBack, lanes: Lanes, watermark: int) -> np.ndarray:
+    def _last_rows(span: LookBack, partitions: SortedPartitions, watermark: int) -> np.ndarray:
         """The last rows of each partition; with a delay, of the rows older than the delay."""
         assert span.rows is not None
-        rows = np.diff(lanes.bounds)
-        ends = lanes.bounds[1:]
+        rows = np.diff(partitions.bounds)
+        ends = partitions.bounds[1:]
         if span.delay:
-            passed = np.concatenate([[0], np.cumsum(lanes.times < watermark - span.delay)])
-            ends = lanes.bounds[:-1] + passed[lanes.bounds[1:]] - passed[lanes.bounds[:-1]]
-        last: np.ndarray = np.arange(len(lanes)) >= np.repeat(ends - span.rows, rows)
+            passed = np.concatenate([[0], np.cumsum(partitions.times < watermark - span.delay)])
+            ends = partitions.bounds[:-1] + passed[partitions.bounds[1:]] - passed[partitions.bounds[:-1]]
+        last: np.ndarray = np.arange(len(partitions)) >= np.repeat(ends - span.rows, rows)
         return last
 
     def ahead(self, watermark: int) -> int:
@@ -65,12 +65,12 @@ class LookBackFraming(Released):
 class Behind(Frames):
     """The look-back of each row, computed on access: block by block in `sweep`, else all at once."""
 
-    def __init__(self, lanes: Lanes, span: LookBack, call: Call) -> None:
-        self.lanes, self.span_of, self.call = lanes, span, call
-        self.times = lanes.times
+    def __init__(self, partitions: SortedPartitions, span: LookBack, call: Call) -> None:
+        self.partitions, self.span_of, self.call = partitions, span, call
+        self.times = partitions.times
 
     def __len__(self) -> int:
-        return len(self.lanes)
+        return len(self.partitions)
 
     @cached_property
     def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
@@ -89,7 +89,7 @@ class Behind(Frames):
 
     @property
     def start(self) -> np.ndarray:  # type: ignore[override]
-        return self.lanes.times
+        return self.partitions.times
 
     end = start
 
@@ -114,26 +114,26 @@ class Behind(Frames):
             self._by_time(begin, end, lo, hi)
         else:
             hi[:] = np.arange(begin, end) + (self.span_of.closed != "left")
-        np.maximum(hi - self.span_of.rows, self._lane_starts(begin, end), out=lo)
+        np.maximum(hi - self.span_of.rows, self._partition_starts(begin, end), out=lo)
         return int((hi - lo).max())
 
-    def _lane_starts(self, begin: int, end: int) -> np.ndarray:
-        bounds = self.lanes.bounds
+    def _partition_starts(self, begin: int, end: int) -> np.ndarray:
+        bounds = self.partitions.bounds
         if len(bounds) == 2:
             return bounds[:1]
-        started: np.ndarray = bounds[self.lanes.of_rows(np.arange(begin, end))]
+        started: np.ndarray = bounds[self.partitions.of_rows(np.arange(begin, end))]
         return started
 
     def _by_time(self, begin: int, end: int, lo: np.ndarray, hi: np.ndarray) -> int:
         """Find frames by time, starting from the look-back of the first row, which is found by binary search."""
-        span, lanes = self.span_of, self.lanes
-        lane = int(np.searchsorted(lanes.bounds, begin, side="right")) - 1
-        first = int(lanes.bounds[lane])
+        span, partitions = self.span_of, self.partitions
+        partition = int(np.searchsorted(partitions.bounds, begin, side="right")) - 1
+        first = int(partitions.bounds[partition])
         now = int(self.times[begin]) - span.delay
         since = span.size or 0
         limits = [max(limit, START_OF_TIME) for limit in (now, now - since)]
         right, left = np.searchsorted(self.times[first:begin], limits).tolist()
-        given = {"times": self.times, "bounds": lanes.bounds, "lo": lo, "hi": hi, "lane": lane}
+        given = {"times": self.times, "bounds": partitions.bounds, "lo": lo, "hi": hi, "partition": partition}
         given |= {"since": _unsigned(span.delay + since), "until": span.delay, "begin": begin, "end": end}
         return self.call({**given, "left": first + left, "right": first + right})
 

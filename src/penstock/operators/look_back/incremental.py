@@ -48,8 +48,8 @@ class IncrementalLookBack:
         self.ahead = OrderedArrivals(self.rows, self.time, self.sorter, self.metrics)
         self.marks = np.array([NONE, 0, NONE, NONE, 0, 0, 0])
 
-    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
-        self.ahead.add(flows)
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
+        self.ahead.add(timed_batches)
         return []
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:

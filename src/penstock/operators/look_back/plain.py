@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from penstock.ir.samples import Sample
 from penstock.ir.windows import behind
-from penstock.operators.plain_rows import Rows, lanes, reduced, with_reduced
+from penstock.operators.plain_rows import Rows, partitions, reduced, with_reduced
 from penstock.physical import nodes as ph
 
 
 def look_back(op: ph.LookBack, node: ph.Node, given: ph.Node, samples: Rows) -> Rows:
     """Return all rows in order of time."""
     found = []
-    for rows in lanes(samples, op.keys, given.clock).values():
+    for rows in partitions(samples, op.keys, given.clock).values():
         for place, (time, sample) in enumerate(rows):
             spans = [[each for _, each in behind(span, rows, place)] for span in op.spans]
             values = reduced(op.reductions, spans, given.schema)

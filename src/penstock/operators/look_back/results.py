@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.sort.sorting import Sorter
-from penstock.algorithms.sorted_partitions.partitions import Lanes
+from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.algorithms.sorted_partitions.results import Reductions
 from penstock.operators.look_back.frames import LookBackFraming
 from penstock.runtime.buffers import indices
@@ -23,15 +23,15 @@ class LookBackResults:
     schema: pa.Schema
     sorter: Sorter
 
-    def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
-        if lanes.seen == len(lanes):
+    def __call__(self, partitions: SortedPartitions, watermark: int) -> list[pa.RecordBatch]:
+        if partitions.seen == len(partitions):
             return []
-        reduced = self.reductions.arrays(lanes, self.framing.frames(lanes))
-        if lanes.moments is None and lanes.order is None and lanes.all_fresh:
-            rows = lanes.came.batch
+        reduced = self.reductions.arrays(partitions, self.framing.frames(partitions))
+        if partitions.moments is None and partitions.order is None and partitions.all_fresh:
+            rows = partitions.arrived_rows.batch
         else:
-            new = np.flatnonzero(lanes.fresh)
-            order = self.sorter.order(lanes.in_time(new))
-            rows = lanes.taken(new[order])
+            new = np.flatnonzero(partitions.fresh)
+            order = self.sorter.order(partitions.in_time(new))
+            rows = partitions.taken(new[order])
             reduced = [array.take(indices(order)) for array in reduced]
         return [pa.RecordBatch.from_arrays([*rows.columns, *reduced], schema=self.schema)]

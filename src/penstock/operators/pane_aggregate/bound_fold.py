@@ -52,7 +52,10 @@ class BoundFold:
         )
 
     def fold(self, columns: ColumnAddresses, rows: int, first_row: int) -> int:
-        """Fold all rows of a batch; return the row before which the kernel stopped. -1: a column holds nulls, or is not numbers."""
+        """Fold all rows of a batch; return the row before which the kernel stopped.
+
+        -1: a column holds nulls, or is not numbers.
+        """
         frame = self._frame
         if frame is None or columns.hold_nulls:
             return -1

@@ -64,7 +64,7 @@ class CompiledWindow:
         self.schema = node.schema
         self.keys = tuple(self._key(key.expr) for key in window.keys)
         self.may_be_dense = window.op.key_table == "dense"
-        self.result = tuple(self._result(each) for each in window.op.fields)
+        self.result = tuple(self._result(field) for field in window.op.fields)
         self.prepare = preparation(window.host, window.row_time, window.uses)
         self.columns = self._columns()
         self.row_bytes = self._row_bytes()
@@ -93,8 +93,8 @@ class CompiledWindow:
         """Return the batch columns that kernels read."""
         window = self._window
         exprs = [*(key.expr for key in window.keys), *_given(window.where)]
-        for each in window.reductions:
-            exprs += [*each.args, *_given(each.where)]
+        for reduction in window.reductions:
+            exprs += [*reduction.args, *_given(reduction.where)]
         used = {name for expr in exprs for name in ex.columns_of(expr)}
         return tuple(name for name in window.schema.names if name in used and not self._is_implied(name))
 
@@ -140,12 +140,12 @@ class CompiledVariant:
         return self._rows_call("fold", self._window.fold(op.key_table, op.nullable, op.wide))
 
     @cached_property
-    def absorb(self) -> RowsCall:
-        return self._rows_call("absorb", self._window.absorb(self._op.nullable, self._op.wide))
+    def merge_fragments_into(self) -> RowsCall:
+        return self._rows_call("absorb", self._window.merge_fragments_into(self._op.nullable, self._op.wide))
 
     @cached_property
-    def blend(self) -> RowsCall:
-        return self._rows_call("blend", self._window.blend(self._op.nullable, self._op.wide))
+    def merge_pane(self) -> RowsCall:
+        return self._rows_call("blend", self._window.merge_pane(self._op.nullable, self._op.wide))
 
     def emit(self, several_panes: bool) -> OutputCall:
         return once(self._emits, several_panes, lambda: self._emit(several_panes))
@@ -168,8 +168,8 @@ class CompiledVariant:
 
 def _written(kernel: Kernel) -> tuple[tuple[str, np.dtype], ...]:
     """Return the columns that a kernel writes."""
-    buffers = (each for each in kernel.params if isinstance(each, Buffer) and each.name.startswith("out"))
-    return tuple((each.name, numpy_type(each.type)) for each in buffers)
+    buffers = (param for param in kernel.params if isinstance(param, Buffer) and param.name.startswith("out"))
+    return tuple((buffer.name, numpy_type(buffer.type)) for buffer in buffers)
 
 
 def _given(expr: ex.Expr | None) -> tuple[ex.Expr, ...]:

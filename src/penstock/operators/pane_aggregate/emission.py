@@ -179,7 +179,7 @@ class Emission:
         return {name: array[order] for name, array in cut.items()}
 
     def _batch(self, cut: dict[str, np.ndarray]) -> pa.RecordBatch:
-        computed = {each.name: each for each in self.kernel.outputs}
+        computed = {output.name: output for output in self.kernel.outputs}
         arrays = []
         for column in self.program.result:
             match column.origin:

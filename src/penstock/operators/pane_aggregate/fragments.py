@@ -28,7 +28,7 @@ class Fragments:
 
     @property
     def wide(self) -> bool:
-        return not any(each.guarded for each in self.specs)
+        return not any(spec.guarded for spec in self.specs)
 
     def relaid(self, specs: Sequence[StateSpec], sources: Sequence[int]) -> Fragments:
         """The same fragments with other states: the i-th new state continues the old state `sources[i]`.
@@ -113,17 +113,20 @@ def take_cells(state: np.ndarray, spec: StateSpec, places: np.ndarray) -> np.nda
     return np.ascontiguousarray(state.reshape(-1, words)[places]).ravel()
 
 
-def recode(
-    fragments: Fragments, keys: Sequence[Key], before: Mapping[str, Interner], after: Mapping[str, Interner]
+def translate(
+    fragments: Fragments,
+    keys: Sequence[Key],
+    own: Mapping[str, Interner],
+    others: Mapping[str, Interner],
 ) -> None:
-    """Translate text keys and text states from the codes of one set of interners to those of another, in place."""
+    """Translate text keys and text states, in place, from the codes of other interners to one's own."""
     for place, key in enumerate(keys):
         if key.text:
             assert key.column is not None
             word = fragments.words[place]
             here = ((fragments.nulls >> place) & 1) == 0
-            word[here] = after[key.column].translate(before[key.column], word[here])
+            word[here] = own[key.column].translate(others[key.column], word[here])
     for state, spec in zip(fragments.states, fragments.specs, strict=True):
         if spec.text is not None:
             here = state >= 0
-            state[here] = after[spec.text].translate(before[spec.text], state[here])
+            state[here] = own[spec.text].translate(others[spec.text], state[here])

@@ -15,7 +15,7 @@ def kernels_for(program: WindowProgram, nullable: frozenset[str], table: PaneTab
     return program.variants.get(PaneProfile(table.keys.kind, nullable, table.wide))
 
 
-def blend(
+def merge_pane(
     program: WindowProgram,
     nullable: frozenset[str],
     own: PaneTable,
@@ -29,14 +29,14 @@ def blend(
     others = []
     for slot in slots:
         if panes[slot] in here:
-            _blend_pane(program, nullable, own, its, (here[panes[slot]], slot))
+            _merge_pane(program, nullable, own, its, (here[panes[slot]], slot))
         else:
             others.append(slot)
     copy = own.put_behind if last else own.append
     copy(its, others)
 
 
-def _blend_pane(
+def _merge_pane(
     program: WindowProgram, nullable: frozenset[str], own: PaneTable, its: PaneTable, slots: tuple[int, int]
 ) -> None:
     """Merge a pane that both tables hold; widen both tables to 128 bits if a sum overflows 64."""
@@ -44,7 +44,7 @@ def _blend_pane(
     columns = own.keys.columns
     done = 0
     while done < columns:
-        kernel = kernels_for(program, nullable, own).blend
+        kernel = kernels_for(program, nullable, own).merge_pane
         inputs = {numbered("in_state", place): state for place, state in enumerate(its.states)}
         limits = {"lo": done, "hi": columns, "own": here * columns, "other": there * columns}
         done = kernel.call({**own.arguments(), **inputs, **limits})

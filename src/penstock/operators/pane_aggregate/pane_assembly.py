@@ -68,20 +68,20 @@ def _frames_of_few(windows: Windows, numbers: np.ndarray, panes: np.ndarray, ord
 
 def frames_of_pairs(windows: Windows, keys: HashKeys, after: int, upto: int) -> Frames:
     """Frames of single keys over the pairs of a sparse table, in key order if a window has several pairs."""
-    panes, *words = (each[: keys.count] for each in keys.words)
+    panes, *words = (word[: keys.count] for word in keys.words)
     by_key = [] if windows.span == 1 else [keys.nulls[: keys.count] >> 1, *words]
     order = np.lexsort([panes, *by_key])
-    panes, lane = panes[order], _lanes([each[order] for each in by_key], len(order))
+    panes, partition = panes[order], _partitions([each[order] for each in by_key], len(order))
     low, high = windows.holding(panes, after, upto)
     if windows.span == 1:  # each pair is a window
         chosen = np.flatnonzero(low <= high)
         ends = chosen + 1
         return Frames(low[chosen], order, chosen, ends, ends, overlapping=False)
-    first, numbers = _first_held(low, high, lane)
+    first, numbers = _first_held(low, high, partition)
     known = np.unique(panes)
-    rank = lane * (len(known) + 1) + np.searchsorted(known, panes)
+    rank = partition * (len(known) + 1) + np.searchsorted(known, panes)
     _, cut, end = (
-        lane[first] * (len(known) + 1) + np.searchsorted(known, b) for b in windows.bounds(numbers)
+        partition[first] * (len(known) + 1) + np.searchsorted(known, b) for b in windows.bounds(numbers)
     )
     cuts, last = np.searchsorted(rank, cut), np.searchsorted(rank, end)
     return Frames(numbers, order, first, cuts, last, _overlapping(first, last), ascending=False)
@@ -91,7 +91,7 @@ def _overlapping(first: np.ndarray, last: np.ndarray) -> bool:
     return bool((last - first > 1).any())
 
 
-def _lanes(columns: list[np.ndarray], length: int) -> np.ndarray:
+def _partitions(columns: list[np.ndarray], length: int) -> np.ndarray:
     """Number the runs of rows that are equal in all columns."""
     changes = np.zeros(length, bool)
     for column in columns:
@@ -99,12 +99,12 @@ def _lanes(columns: list[np.ndarray], length: int) -> np.ndarray:
     return np.cumsum(changes)
 
 
-def _first_held(low: np.ndarray, high: np.ndarray, lane: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _first_held(low: np.ndarray, high: np.ndarray, partition: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """All windows in the ranges low[i] … high[i], each once per key, and the first i whose range has it.
 
-    `lane` numbers the keys. Within a key both bounds ascend.
+    `partition` numbers the keys. Within a key both bounds ascend.
     """
-    again = lane[1:] == lane[:-1]
+    again = partition[1:] == partition[:-1]
     low[1:] = np.where(again, np.maximum(low[1:], high[:-1] + 1), low[1:])
     counts = np.where(low <= high, high - low + 1, 0)  # distant bounds may wrap around to low > high
     first = np.repeat(np.arange(len(low)), counts)

@@ -26,7 +26,7 @@ def disjoint(workers: list[Worker]) -> list[Worker]:
             assert worker.table is not None and other.table is not None
             shared = np.isin(other.table.panes[: other.slots], worker.table.panes[: worker.slots])
             if shared.any():
-                worker.absorb_slots(other, np.flatnonzero(shared).tolist())
+                worker.merge_slots(other, np.flatnonzero(shared).tolist())
                 other.table.drop(shared)
     return [worker for worker in workers if worker.slots]
 

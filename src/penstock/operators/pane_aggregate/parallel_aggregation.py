@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from penstock.operators.pane_aggregate.tasks import Task, Tasks
+from penstock.operators.pane_aggregate.tasks import Task
 from penstock.operators.pane_aggregate.worker import Worker
 
 
@@ -23,15 +23,5 @@ def fold_in_parallel(workers: Sequence[Worker], tasks: Sequence[Task]) -> None:
     if any(other.call is not call for other in made):
         return
     found = call.together([each.frame for each in made], [task.shares for task in tasks])
-    for (worker, given, task), went in zip(team, found or (), strict=False):
-        worker.went(given, task, went)
-
-
-def fold_tasks(worker: Worker, place: int, tasks: Tasks) -> Callable[[], None]:
-    """Return a function that folds tasks into a worker until none is left."""
-
-    def run() -> None:
-        while (task := tasks.next(place)) is not None:
-            worker.fold(task)
-
-    return run
+    for (worker, given, task), progress in zip(team, found or (), strict=False):
+        worker.progress(given, task, progress)

@@ -29,7 +29,7 @@ def pane_aggregate(op: ph.PaneAggregate, node: ph.Node, given: ph.Node, samples:
             values = reduced(op.reductions, [members], given.schema)
             if holds is None or holds(row, values) is True:
                 results.append((window[::-1], key, Sample(fill(row, values), ((), window[0], *key))))
-    return [each for _, _, each in sorted(results, key=lambda each: each[:2])]
+    return [result for _, _, result in sorted(results, key=lambda each: each[:2])]
 
 
 def _panes(op: ph.PaneAggregate, given: ph.Node, samples: Rows) -> dict[Rank, Panes]:
@@ -78,4 +78,4 @@ def _scope(op: ph.PaneAggregate, given: ph.Node) -> tuple[pa.Schema, tuple[pa.Da
         for name in WINDOW_BOUNDS
     ]
     keys = [pa.field(key.name, type_of(key.expr, given.schema)) for key in op.keys]
-    return pa.schema([*bounds, *keys]), tuple(each.type for each in op.reductions)
+    return pa.schema([*bounds, *keys]), tuple(reduction.type for reduction in op.reductions)

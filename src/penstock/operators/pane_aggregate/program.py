@@ -52,11 +52,11 @@ class PaneKernels(Protocol):
     def fold(self) -> RowsCall: ...
 
     @property
-    def absorb(self) -> RowsCall:
+    def merge_fragments_into(self) -> RowsCall:
         """The kernel that merges fragments into a table."""
 
     @property
-    def blend(self) -> RowsCall:
+    def merge_pane(self) -> RowsCall:
         """The kernel that merges a pane of another table with the same columns into a pane of this table."""
 
     def emit(self, several_panes: bool) -> OutputCall:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 
@@ -17,6 +17,7 @@ from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED
 from penstock.loop.morsels import Morsels, Progress
 from penstock.operators.pane_aggregate.bound_fold import BoundFold
 from penstock.operators.pane_aggregate.emission import emit
+from penstock.operators.pane_aggregate.lateness import PaneLateness, part_of
 from penstock.operators.pane_aggregate.pane_ownership import (
     CELLS_WORTH_THREADS,
     copy_overlap,
@@ -24,14 +25,13 @@ from penstock.operators.pane_aggregate.pane_ownership import (
     is_cheap_to_merge,
     runs_of,
 )
-from penstock.operators.pane_aggregate.parallel_aggregation import fold_in_parallel, fold_tasks
+from penstock.operators.pane_aggregate.parallel_aggregation import fold_in_parallel
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.state import hold_cells, kept_cells, panes_of, rows_in
-from penstock.operators.pane_aggregate.tasks import Task, Tasks, cut, expected_panes, part_of
+from penstock.operators.pane_aggregate.tasks import Task, Tasks
 from penstock.operators.pane_aggregate.worker import Worker
-from penstock.runtime.buffers import flags, ticks_of
+from penstock.runtime.buffers import flags
 from penstock.runtime.engine import DEFAULT_TASK_BYTES, MOST_ROWS, Engine
-from penstock.runtime.lateness import passing
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, Stage, TimedBatch
 from penstock.runtime.threads import run_on_threads
@@ -46,6 +46,7 @@ MOST_RUNS = 64
 # A second thread fills a second table that must be merged. Below this many rows per key, that costs more than it
 # saves (measured: at 20 rows per key two threads are no faster than one, at 200 they are).
 ROWS_PER_COLUMN = 64
+MOST_PANES_AHEAD = 1 << 14
 
 
 class WindowStage:
@@ -64,36 +65,35 @@ class WindowStage:
     ) -> None:
         """`alone` makes the kernel's filter as a separate stage, if the kernel has one; only late and partly late rows need it."""
         self.program, self.engine, self.metrics = program, engine, metrics
-        self._alone = alone
         self.windows = windows_on(program.grid)
-        self.workers = [
-            Worker(program, frozenset(() if engine.adaptive else program.columns), engine.adaptive)
-        ]
+        self.lateness = PaneLateness(self.windows, program, metrics, alone)
+        nullable = frozenset() if engine.adaptive else frozenset(program.columns)
+        self.workers = [Worker(program, nullable, engine.adaptive)]
         self.emitted = START_OF_TIME
-        # The last emitted window, the end of the next, and the earliest time of its results.
+        # The last emitted window, the end of the next one, and the earliest time of its results.
         self._waits = START_OF_TIME, START_OF_TIME, START_OF_TIME
         self._bound: BoundFold | None = None
         self.seen_null: frozenset[str] = frozenset()
         self.carried = program.carried
 
-    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
         """Fold rows in. Before a partly late row is added, emit the windows that were complete at its arrival."""
-        for place, flow in enumerate(flows):
-            if not self._folds_directly(flow):
-                return self._push_slowly(flows[place:])
+        for place, timed_batch in enumerate(timed_batches):
+            if not self._folds_directly(timed_batch):
+                return self._push_slowly(timed_batches[place:])
         return []
 
-    def _push_slowly(self, flows: list[TimedBatch]) -> list[TimedBatch]:
+    def _push_slowly(self, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
         results: list[TimedBatch] = []
         waiting: list[TimedBatch] = []
-        for flow in flows:
-            for part, complete in self._parts(self.on_time(flow)):
+        for timed_batch in timed_batches:
+            for part, complete in self.lateness.parts(self.lateness.on_time(timed_batch), self.emitted):
                 if complete > self.emitted:
                     self._fold(waiting)
                     waiting = []
                     results += self._emit(complete)
-                if flow.arrival_watermarks is not None:  # partly late rows change panes that are merged
-                    self._forget_cursors()
+                if timed_batch.arrival_watermarks is not None:
+                    self._forget_cursors()  # partly late rows change panes that are merged
                 waiting.append(part)
         self._fold(waiting)
         return results
@@ -104,13 +104,13 @@ class WindowStage:
         if watermark < next_end and emitted == self.emitted:
             return [], next_result
         upto = self.windows.last_complete(watermark)
-        flows = self._emit(upto) if upto > self.emitted else []
+        timed_batches = self._emit(upto) if upto > self.emitted else []
         self._waits = (
             self.emitted,
             self.windows.end_after(self.emitted),
             self.windows.next_result(self.emitted),
         )
-        return flows, self._waits[2]
+        return timed_batches, self._waits[2]
 
     def save(self) -> Mapping[str, StateTable]:
         """Save the cells of open panes, the last emitted window, and which columns have held nulls."""
@@ -156,10 +156,6 @@ class WindowStage:
                 self._forget(worker, upto, held.get(id(worker)))
         return [TimedBatch(batch, counted=True) for batch in batches]
 
-    def _forget_cursors(self) -> None:
-        for worker in self.workers:
-            worker.sliding = None
-
     def _emit_all(self, worker: Worker, last: int) -> list[pa.RecordBatch]:
         """Emit the windows of one worker, divided among threads."""
         return list(emit(worker, self.windows, self.emitted, last, self.engine.workers))
@@ -183,147 +179,104 @@ class WindowStage:
 
     # -- rows ----------------------------------------------------------------------------------------
 
-    def on_time(self, flow: TimedBatch) -> TimedBatch:
-        """Drop and count the rows whose windows were all complete at their arrival."""
-        if flow.arrival_watermarks is None:
-            return flow
-        times = self.times(flow.batch)
-        late = (
-            times < flow.arrival_watermarks
-            if self.program.strict
-            else self.windows.late(times, flow.arrival_watermarks)
-        )
-        if not late.any():
-            return flow
-        passed = late if self._filter is None else passing(flow, late, self._filter)
-        if not flow.counted:
-            self.metrics.late += int(passed.sum())
-            self.metrics.filtered += int((late & ~passed).sum())
-        return flow.without(late, noted=passed)
-
-    @cached_property
-    def _filter(self) -> Stage | None:
-        return None if self._alone is None else self._alone()
-
-    def times(self, batch: pa.RecordBatch) -> np.ndarray:
-        return ticks_of(batch.column(self.program.time.column), self.program.time.shift)
-
-    def _parts(self, flow: TimedBatch) -> Iterator[tuple[TimedBatch, int]]:
-        """Split before each row that arrived after one of its windows was newly complete.
-
-        Yield each part with the last window to emit before it.
-        """
-        if flow.arrival_watermarks is None or self.windows.grid.size <= self.windows.grid.every:
-            yield flow, START_OF_TIME
-            return
-        complete = self.windows.complete_at(flow.arrival_watermarks)
-        missed = self.windows.first_holding(self.times(flow.batch)) <= complete
-        partly = np.flatnonzero(missed)
-        if len(partly) and not flow.counted:
-            passed = missed if self._filter is None else passing(flow, missed, self._filter)
-            self.metrics.partly_late += int(np.count_nonzero(passed))
-        begin, upto = 0, START_OF_TIME
-        for row in partly:
-            if complete[row] > max(self.emitted, upto):
-                yield part_of(flow, begin, int(row)), upto
-                begin, upto = int(row), int(complete[row])
-        yield part_of(flow, begin, flow.batch.num_rows), upto
-
-    def _prepared(self, flow: TimedBatch) -> TimedBatch:
-        return replace(flow, batch=self.program.prepare(flow.batch, flow.first_row))
+    def _prepared(self, timed_batch: TimedBatch) -> TimedBatch:
+        batch = self.program.prepare(timed_batch.batch, timed_batch.first_row)
+        return timed_batch if batch is timed_batch.batch else replace(timed_batch, batch=batch)
 
     def _assume_nulls(self, given: list[BatchArguments]) -> None:
         """Make all kernels treat a column as nullable once it has held a null."""
-        for each in given:
-            seen = each.with_nulls(self.program.columns)
+        for argument in given:
+            seen = argument.with_nulls(self.program.columns)
             self.seen_null |= seen
             if not seen <= self.workers[0].nullable:
                 for worker in self.workers:
                     worker.assume_nulls(worker.nullable | seen)
 
-    def _folds_directly(self, flow: TimedBatch) -> bool:
+    def _folds_directly(self, timed_batch: TimedBatch) -> bool:
         """Fold a batch whose columns the source has read, of which no row is late, into the first worker's table.
 
         Return whether it did. It does nothing for the first batch, for columns that are not numbers or hold nulls, and
         where several threads are worthwhile.
         """
-        columns, worker = flow.addresses, self.workers[0]
+        columns, worker = timed_batch.addresses, self.workers[0]
         table = worker.table
-        if columns is None or table is None or flow.arrival_watermarks is not None:
+        if columns is None or table is None or timed_batch.arrival_watermarks is not None:
             return False
-        if (rows := flow.batch.num_rows) > self._most_directly:
+        rows = timed_batch.batch.num_rows
+        if rows > self._most_directly:
             return False
         bound = self._bound
         if bound is None or not bound.fits(worker, table, columns.layout):
             bound = self._bound = BoundFold(worker, table, columns.layout)
         worker.expected = rows
-        reached = bound.fold(columns, rows, flow.first_row)
+        reached = bound.fold(columns, rows, timed_batch.first_row)
         if reached < 0:
             return False
         if reached < rows or table.head[ERRORS]:
-            self._go_on(flow, worker, reached)
+            self._go_on(timed_batch, worker, reached)
             table = worker.table or table
         else:
             worker.rows += rows
-        self._count_of(table.head, flow.counted)
+        self._count_of(table.head, timed_batch.counted)
         return True
 
-    def _go_on(self, flow: TimedBatch, worker: Worker, reached: int) -> None:
+    def _go_on(self, timed_batch: TimedBatch, worker: Worker, reached: int) -> None:
         """Finish a batch whose kernel stopped."""
-        rows = flow.batch.num_rows
-        given = BatchArguments(flow.batch, {})
-        task = Task(flow, Morsels(0, rows, rows), given)
+        rows = timed_batch.batch.num_rows
+        given = BatchArguments(timed_batch.batch, {})
+        task = Task(timed_batch, Morsels(0, rows, rows), given)
         try:
-            worker.went(given, task, Progress(rows, (reached, rows)))
+            worker.progress(given, task, Progress(rows, (reached, rows)))
         except OverflowError:
-            self._check_reach([flow])
+            self._check_reach([timed_batch])
             raise
 
-    def _fold(self, flows: list[TimedBatch]) -> None:
+    def _fold(self, timed_batches: list[TimedBatch]) -> None:
         try:
-            self._fold_all(flows)
+            self._fold_all(timed_batches)
         except OverflowError:
-            self._check_reach(flows)
+            self._check_reach(timed_batches)
             raise
 
-    def _check_reach(self, flows: list[TimedBatch]) -> None:
+    def _check_reach(self, timed_batches: list[TimedBatch]) -> None:
         """Raise the specific error when panes, not sums, exceed 64 bits: kernels report both alike."""
         if self.program.time.period is None:
-            reach = self.program.grid.reach
-            for flow in flows:
-                within_reach(self.times(flow.batch), reach, reach)
+            grid = self.program.grid
+            reach = grid.size + grid.every + abs(grid.offset)
+            for timed_batch in timed_batches:
+                within_reach(self.lateness.times(timed_batch.batch), reach, reach)
 
-    def _fold_all(self, flows: list[TimedBatch]) -> None:
-        flows = [self._prepared(flow) for flow in flows]
-        given = [BatchArguments(flow.batch, {}) for flow in flows]
+    def _fold_all(self, timed_batches: list[TimedBatch]) -> None:
+        timed_batches = [self._prepared(timed_batch) for timed_batch in timed_batches]
+        given = [BatchArguments(timed_batch.batch, {}) for timed_batch in timed_batches]
         self._assume_nulls(given)
-        rows = sum([flow.batch.num_rows for flow in flows])
+        rows = sum([timed_batch.batch.num_rows for timed_batch in timed_batches])
         threads = min(self.engine.workers, max(self._tasks_worth(rows), 1))
         while len(self.workers) < threads:
             first = self.workers[0]
             self.workers.append(Worker(self.program, first.nullable, first.adaptive))
-        panes = expected_panes(given, rows, self.program.time, self.windows)
+        panes = self._expected_panes(given, rows)
         for worker in self.workers:
             worker.expected, worker.expected_panes = rows, panes
             worker.forget_texts()
         columns = self._agree_on_keys(given[0]) if threads > 1 else 0
         if columns * ROWS_PER_COLUMN > rows and not self._small_tasks:
             threads = 1
-        parts = -(-threads // max(len(flows), 1))
+        parts = -(-threads // max(len(timed_batches), 1))
         tasks = [
             task
-            for flow, own in zip(flows, given, strict=True)
-            for task in cut(flow, own, parts, self.program, self.engine)
+            for timed_batch, own in zip(timed_batches, given, strict=True)
+            for task in self._cut(timed_batch, own, parts)
         ]
         workers = self.workers[:threads]
         if len(tasks) == 1:
             workers[0].fold(tasks[0])
-        elif len(flows) == 1:
+        elif len(timed_batches) == 1:
             fold_in_parallel(workers, tasks)
         if any(task.shares.left for task in tasks):
             shared = Tasks.divided(tasks, threads)
-            run_on_threads([fold_tasks(worker, place, shared) for place, worker in enumerate(workers)])
-        self._count(bool(flows) and flows[0].counted)
+            run_on_threads([_work(worker, place, shared) for place, worker in enumerate(workers)])
+        self._count(bool(timed_batches) and timed_batches[0].counted)
 
     def _agree_on_keys(self, given: BatchArguments) -> int:
         """Start all workers with the same dense key columns; return their number (0 if it is not known).
@@ -340,6 +293,17 @@ class WindowStage:
             worker.likely_keys = keys
         return keys.columns
 
+    def _expected_panes(self, given: list[BatchArguments], rows: int) -> int:
+        """Estimate the number of panes from the first and the last row; unused slots are never touched."""
+        time, width = self.program.time, self.program.grid.every // self.windows.step
+        if time.period is not None:
+            span = rows * time.period
+        elif rows and given[0].batch.num_rows and given[-1].batch.num_rows:
+            span = abs(given[-1].ends(time.column)[1] - given[0].ends(time.column)[0])
+        else:
+            return 2
+        return int(min(span // width + 2, MOST_PANES_AHEAD))
+
     def _tasks_worth(self, rows: int) -> int:
         """The number of threads the rows can keep busy."""
         return rows if self._small_tasks else rows // ROWS_PER_THREAD
@@ -347,13 +311,26 @@ class WindowStage:
     @cached_property
     def _most_directly(self) -> int:
         """The most rows of a batch that one thread folds without further thought."""
-        most = MOST_ROWS if self.engine.workers == 1 else 2 * ROWS_PER_THREAD - 1
-        return 0 if self._small_tasks else most
+        if self._small_tasks:
+            return 0
+        return MOST_ROWS if self.engine.workers == 1 else 2 * ROWS_PER_THREAD - 1
 
     @property
     def _small_tasks(self) -> bool:
         """Whether tasks are smaller than is efficient; tests set this to run threads on little data."""
         return self.engine.task_bytes < DEFAULT_TASK_BYTES
+
+    def _cut(self, timed_batch: TimedBatch, given: BatchArguments, parts: int) -> Iterable[Task]:
+        """Cut a batch into tasks: parts of one batch, or slices whose texts each worker interns separately."""
+        rows = timed_batch.batch.num_rows
+        row_bytes = self.program.row_bytes or max(timed_batch.batch.nbytes // max(rows, 1), 1)
+        if self.program.interned or rows > MOST_ROWS:
+            for begin, end in self.engine.slices(rows, row_bytes):
+                yield Task(part_of(timed_batch, begin, end), Morsels(0, end - begin, end - begin))
+            return
+        size = self.engine.task_rows(row_bytes)
+        for part in range(parts):
+            yield Task(timed_batch, Morsels(rows * part // parts, rows * (part + 1) // parts, size), given)
 
     def _count(self, counted: bool) -> None:
         """Add the kernels' counts to the metrics, unless the rows were counted before."""
@@ -366,6 +343,10 @@ class WindowStage:
             self.metrics.accepted += int(head[ACCEPTED])
             self.metrics.filtered += int(head[FILTERED])
         head[ACCEPTED] = head[FILTERED] = 0
+
+    def _forget_cursors(self) -> None:
+        for worker in self.workers:
+            worker.sliding = None
 
     # -- windows -------------------------------------------------------------------------------------
 
@@ -387,7 +368,7 @@ class WindowStage:
                 return [(worker, min(window, upto)) for worker, window in last] + [(runs[-1][0], upto)], held
         main, *others = self.workers
         for other in others:
-            main.absorb(other, last=upto == END_OF_TIME)
+            main.merge_fragments_into(other, last=upto == END_OF_TIME)
         return [(main, upto)], {}
 
     def _forget(self, worker: Worker, upto: int, held: int | None) -> None:
@@ -398,3 +379,11 @@ class WindowStage:
             return self.windows.finished(panes, upto) | copies
 
         worker.drop(gone)
+
+
+def _work(worker: Worker, place: int, tasks: Tasks) -> Callable[[], None]:
+    def run() -> None:
+        while (task := tasks.next(place)) is not None:
+            worker.fold(task)
+
+    return run

@@ -15,7 +15,7 @@ from penstock.loop.abi import KEYS, SLOTS, WORDS, numbered
 from penstock.loop.nodes import I128
 from penstock.operators.pane_aggregate.fragments import Fragments, continued, take_cells
 from penstock.operators.pane_aggregate.program import StateSpec
-from penstock.runtime.buffer_pool import APART
+from penstock.runtime.buffer_pool import APART, PAGE
 from penstock.runtime.buffers import LARGE, TOO_LARGE, filled, numpy_type, rooms, words_per_cell
 from penstock.runtime.hashing import bucket_count, bucket_of, buckets_for, empty_bucket, hash_words
 
@@ -124,7 +124,7 @@ class PaneTable:
 
     def _hold(self, specs: Sequence[StateSpec]) -> None:
         self.specs = tuple(specs)
-        self.wide = not any(each.guarded for each in specs)  # no sum can overflow
+        self.wide = not any(spec.guarded for spec in specs)  # no sum can overflow
 
     def append(self, other: PaneTable, slots: Sequence[int]) -> None:
         """Copy rows from a table with the same columns; its panes must be absent here."""
@@ -289,16 +289,16 @@ def cells_for(specs: Sequence[StateSpec], many: int) -> tuple[list[np.ndarray], 
 
     Few cells are cleared quickly. Very many come from the system as zero pages, of which only touched ones cost.
     """
-    sizes = [(many * words_per_cell(each.type), numpy_type(each.type)) for each in specs]
+    sizes = [(many * words_per_cell(spec.type), numpy_type(spec.type)) for spec in specs]
     largest = max(count * dtype.itemsize for count, dtype in sizes)
     if LARGE <= largest <= TOO_LARGE:
         return rooms(sizes), True
-    return [_filled(place, each, many) for place, each in enumerate(specs)], False
+    return [_filled(place, spec, many) for place, spec in enumerate(specs)], False
 
 
 def _filled(place: int, spec: StateSpec, many: int) -> np.ndarray:
     """Allocate identities for the state at `place`; staggered, because large arrays begin at the same offset of a page."""
-    apart = place * APART // numpy_type(spec.type).itemsize
+    apart = place * APART % PAGE // numpy_type(spec.type).itemsize
     return filled(spec.type, spec.identity, many + apart // words_per_cell(spec.type))[apart:]
 
 
@@ -310,7 +310,7 @@ def _copy_columns(before: np.ndarray, after: np.ndarray, columns: int) -> None:
     after[:, :columns] = before[:, :columns]
 
 
-def panes_ahead(layout: Sequence[StateSpec], columns: int, expected: int) -> int:
+def panes_ahead(expected: int, layout: Sequence[StateSpec], columns: int) -> int:
     """The number of panes to allocate: the expected ones, within the memory limits above."""
-    zeros = 2 * columns >= CELLS_AHEAD and not any(each.identity for each in layout)
+    zeros = 2 * columns >= CELLS_AHEAD and not any(spec.identity for spec in layout)
     return min(expected, max((ZEROS_AHEAD if zeros else CELLS_AHEAD) // columns, 2))

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from penstock.algorithms.batch_arguments import BatchArguments
-from penstock.algorithms.window_grid import Windows
 from penstock.loop.morsels import Morsels
-from penstock.operators.pane_aggregate.program import WindowProgram
-from penstock.runtime.engine import MOST_ROWS, Engine
 from penstock.runtime.stage import TimedBatch
-from penstock.types.time import Time
-
-MOST_PANES_AHEAD = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """Rows of a batch in morsels, and the batch's kernel arguments if several workers may share them and the task."""
 
-    flow: TimedBatch
+    timed_batch: TimedBatch
     shares: Morsels
     arguments: BatchArguments | None = None
 
@@ -63,35 +56,3 @@ class Tasks:
 
 def _left(task: Task) -> int:
     return task.shares.left
-
-
-def cut(
-    flow: TimedBatch, given: BatchArguments, parts: int, program: WindowProgram, engine: Engine
-) -> Iterator[Task]:
-    """Cut a batch into tasks: parts of one batch, or slices whose texts each worker interns separately."""
-    rows = flow.batch.num_rows
-    row_bytes = program.row_bytes or max(flow.batch.nbytes // max(rows, 1), 1)
-    if program.interned or rows > MOST_ROWS:
-        for begin, end in engine.slices(rows, row_bytes):
-            yield Task(part_of(flow, begin, end), Morsels(0, end - begin, end - begin))
-        return
-    size = engine.task_rows(row_bytes)
-    for part in range(parts):
-        yield Task(flow, Morsels(rows * part // parts, rows * (part + 1) // parts, size), given)
-
-
-def part_of(flow: TimedBatch, begin: int, end: int) -> TimedBatch:
-    """The rows begin … end - 1 of a batch."""
-    batch = flow.batch.slice(begin, end - begin)
-    return TimedBatch(batch, None, flow.first_row + begin, counted=flow.counted)
-
-
-def expected_panes(given: Sequence[BatchArguments], rows: int, time: Time, windows: Windows) -> int:
-    """Estimate the number of panes from the first and the last row; unused slots are never touched."""
-    if time.period is not None:
-        span = rows * time.period
-    elif rows and given[0].batch.num_rows and given[-1].batch.num_rows:
-        span = abs(given[-1].ends(time.column)[1] - given[0].ends(time.column)[0])
-    else:
-        return 2
-    return int(min(span // (windows.grid.every // windows.step) + 2, MOST_PANES_AHEAD))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from penstock.loop.abi import (
     NEED_KEYS,
     NEED_SLOTS,
     NEED_WIDE,
-    SLOTS,
     STATUS,
     WORDS,
     Binding,
@@ -27,10 +26,9 @@ from penstock.loop.abi import (
     positions_table,
 )
 from penstock.loop.morsels import Morsels, Progress
-from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, recode, widened
-from penstock.operators.pane_aggregate.key_ranges import SAMPLE, key_ranges
-from penstock.operators.pane_aggregate.keys_in_use import keys_in_use
-from penstock.operators.pane_aggregate.merge_tables import blend, kernels_for
+from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, translate, widened
+from penstock.operators.pane_aggregate.key_ranges import COMPACT, SAMPLE, denser, key_ranges
+from penstock.operators.pane_aggregate.merge_tables import kernels_for, merge_pane
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.sliding_cursor import SlidingCursor
 from penstock.operators.pane_aggregate.table import PaneTable, panes_ahead
@@ -38,7 +36,6 @@ from penstock.operators.pane_aggregate.tasks import Task
 from penstock.runtime.kernels import BoundKernel
 from penstock.runtime.stage import KernelOverflowError
 
-COMPACT = 1 << 12  # keys
 _POSITIONS = positions_table()
 
 
@@ -61,22 +58,22 @@ class Worker:
 
     def fold(self, task: Task) -> None:
         """Fold the remaining morsels of a task into the table; other workers may take morsels of the same task."""
-        arguments = task.arguments or BatchArguments(task.flow.batch, self.interners)
+        arguments = task.arguments or BatchArguments(task.timed_batch.batch, self.interners)
         while task.shares.left:
-            self.went(arguments, task, self.kernel(arguments, task).over(task.shares))
+            self.progress(arguments, task, self.kernel(arguments, task).over(task.shares))
 
-    def went(self, arguments: BatchArguments, task: Task, went: Progress) -> None:
+    def progress(self, arguments: BatchArguments, task: Task, progress: Progress) -> None:
         """Record a kernel's progress; if it stopped, make room and finish its morsel."""
-        self.rows += went.rows
-        if went.stop is not None:
-            self._finish_share(arguments, task, *went.stop)
+        self.rows += progress.rows
+        if progress.stop is not None:
+            self._finish_share(arguments, task, *progress.stop)
         if self.table is not None and self.table.head[ERRORS]:
             raise KernelOverflowError
 
     def _begin(self, arguments: BatchArguments) -> PaneTable:
         layout = self.program.layout(self.nullable, not self.adaptive)
         keys = self.likely_keys or self.first_keys(arguments)
-        return PaneTable(layout, keys, panes_ahead(layout, keys.columns, self.expected_panes))
+        return PaneTable(layout, keys, panes_ahead(self.expected_panes, layout, keys.columns))
 
     def _finish_share(self, arguments: BatchArguments, task: Task, done: int, end: int) -> None:
         """Make room for a kernel that stopped, and run it to the end of its morsel."""
@@ -91,7 +88,7 @@ class Worker:
         if self.table is None:
             self.table = self._begin(arguments)
         kernel = kernels_for(self.program, self.nullable, self.table).fold
-        rows = {**arguments.fill(kernel.bindings), "first_row": task.flow.first_row}
+        rows = {**arguments.fill(kernel.bindings), "first_row": task.timed_batch.first_row}
         return BoundKernel.of(kernel.call, {**rows, **self.table.arguments(), "positions": _POSITIONS})
 
     def _make_room(self, arguments: BatchArguments) -> None:
@@ -203,7 +200,7 @@ class Worker:
 
     # -- merging -------------------------------------------------------------------------------------
 
-    def absorb(self, other: Worker, last: bool = False) -> None:
+    def merge_fragments_into(self, other: Worker, last: bool = False) -> None:
         """Merge another worker's table into this one and reset the other; with `last`, no row is added here afterwards."""
         self.sliding = None
         many = other.slots
@@ -214,18 +211,18 @@ class Worker:
             other.table = None
         else:
             self.rows += other.rows
-            self.absorb_slots(other, range(many), last)
+            self.merge_slots(other, range(many), last)
         other.reset()
 
-    def absorb_slots(self, other: Worker, slots: Sequence[int], last: bool = False) -> None:
+    def merge_slots(self, other: Worker, slots: Sequence[int], last: bool = False) -> None:
         """Merge the given slots of another worker's table into this table."""
         self.sliding = None
         assert self.table is not None and other.table is not None
         if self.same_columns(other):
-            blend(self.program, self.nullable, self.table, other.table, slots, last)
+            merge_pane(self.program, self.nullable, self.table, other.table, slots, last)
             return
         fragments = other.table.fragments(slots)
-        self.translate(fragments, other.interners)
+        translate(fragments, self.program.keys, self.interners, other.interners)
         self.add_fragments(fragments)
 
     def copy_panes(self, other: Worker, slots: Sequence[int]) -> None:
@@ -235,7 +232,7 @@ class Worker:
         if self.same_columns(other):
             self.table.put_behind(other.table, slots)
         else:
-            self.absorb_slots(other, slots)
+            self.merge_slots(other, slots)
 
     def reset(self) -> None:
         """Drop the table and the interned texts."""
@@ -250,13 +247,21 @@ class Worker:
         self.text_kept = 0
 
     def _keys_worth_keeping(self, table: PaneTable, gone: int) -> Keys:
-        """The key table to continue with when `gone` panes are dropped; examined once per table full of panes."""
-        # They count as well: right after a window closes, a table holds hardly any key.
+        """The key table to continue with when `gone` panes are about to be dropped.
+
+        Finished panes count as well: right after a window closes, a table holds hardly any key. It is examined
+        once for every table full of panes, so that a drop costs no more than the pane it drops.
+        """
         self.dropped += gone
         if self.dropped < table.slots or table.keys_held <= COMPACT:
             return table.keys
         self.dropped = 0
-        return keys_in_use(table, self.program.keys) or self.new_hash_keys()
+        used = np.flatnonzero(table.present().any(axis=0))
+        if 4 * len(used) > table.keys_held:
+            return table.keys
+        if isinstance(table.keys, DenseKeys):
+            return denser(table.keys, used, self.program.keys) or self.new_hash_keys()
+        return self.new_hash_keys()
 
     def forget_texts(self) -> None:
         """Drop the texts that no pane holds, once they are the larger part; call it between pushes only."""
@@ -272,7 +277,7 @@ class Worker:
         """Rebuild the table with these keys, and the interners with only the texts it holds."""
         fragments, interners = table.fragments(), self.interners
         self._number_anew()
-        self.translate(fragments, interners)
+        translate(fragments, self.program.keys, self.interners, interners)
         self.hold(fragments, keys)
         self.text_kept = text_bytes(self.interners)
 
@@ -294,13 +299,9 @@ class Worker:
             return True
         return not any(key.text for key in self.program.keys) and not any(spec.text for spec in own.specs)
 
-    def translate(self, fragments: Fragments, interners: Mapping[str, Interner]) -> None:
-        """Translate text keys and text states from the codes of other interners to this worker's."""
-        recode(fragments, self.program.keys, interners, self.interners)
-
     def arenas(self, bindings: Sequence[Binding]) -> dict[str, object]:
         """The text buffers for kernels other than the fold."""
-        return {each.parameter: self.interners[each.column].arena(each.role) for each in bindings}
+        return {binding.parameter: self.interners[binding.column].arena(binding.role) for binding in bindings}
 
     def add_fragments(self, fragments: Fragments) -> None:
         """Merge fragments whose words use this worker's codes into the table."""
@@ -314,7 +315,7 @@ class Worker:
         done = 0
         while done < len(fragments):
             given = widened(fragments) if table.wide else fragments
-            kernel = kernels_for(self.program, self.nullable, table).absorb
+            kernel = kernels_for(self.program, self.nullable, table).merge_fragments_into
             inputs = {numbered("in_state", place): state for place, state in enumerate(given.states)}
             limits = {"lo": done, "hi": len(given), "in_panes": panes, "in_keys": columns}
             done = kernel.call({**table.arguments(), **inputs, **self.arenas(kernel.bindings), **limits})
@@ -355,7 +356,7 @@ class Worker:
 
     @property
     def slots(self) -> int:
-        return 0 if self.table is None else int(self.table.head[SLOTS])
+        return 0 if self.table is None else self.table.slots
 
     @property
     def cells(self) -> int:
@@ -389,10 +390,10 @@ class Worker:
         keys = self._keys_worth_keeping(table, many)
         self.rows -= self.rows * many // (2 * table.slots)  # roughly the rows of the panes held lately
         if many == table.slots:
-            rows = self.rows
+            rows, dropped = self.rows, self.dropped
             self.reset()
             if isinstance(keys, DenseKeys):
-                self.likely_keys, self.rows = keys, rows
+                self.likely_keys, self.rows, self.dropped = keys, rows, dropped
             return
         table.drop(gone)
         if keys is not table.keys:

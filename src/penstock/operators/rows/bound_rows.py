@@ -39,8 +39,8 @@ class BoundRows:
         """`passed` are the columns that the kernel does not copy; if it `filters`, it lists the rows that pass."""
         self.kernel, self.layout, self.nullable, self._call = kernel, layout, nullable, kernel.call
         self._head = np.zeros(WORDS, np.int64)
-        written = {each.values: numpy_type(each.type) for each in kernel.outputs}
-        written |= {each.valid: np.dtype(np.uint8) for each in kernel.outputs if each.valid is not None}
+        written = {output.values: numpy_type(output.type) for output in kernel.outputs}
+        written |= {output.valid: np.dtype(np.uint8) for output in kernel.outputs if output.valid is not None}
         if filters:
             written["out_row"] = np.dtype(np.int64)
         names = tuple(binding.column for binding in kernel.bindings)
@@ -58,9 +58,11 @@ class BoundRows:
         ]
         self._outputs = [(name, at[name], dtype) for name, dtype in written.items()]
 
-    def run(self, flow: TimedBatch, columns: ColumnAddresses) -> tuple[dict[str, np.ndarray], int] | None:
+    def run(
+        self, timed_batch: TimedBatch, columns: ColumnAddresses
+    ) -> tuple[dict[str, np.ndarray], int] | None:
         """Run over all rows of a batch, given by the addresses of its columns; None: a column holds nulls."""
-        frame, rows = self._frame, flow.batch.num_rows
+        frame, rows = self._frame, timed_batch.batch.num_rows
         if frame is None or columns.hold_nulls:
             return None
         given = frame.words
@@ -70,7 +72,7 @@ class BoundRows:
         for name, place, dtype in self._outputs:
             made = outputs[name] = room(rows, dtype)
             given[place] = pa.py_buffer(made).address
-        given[self._hi], given[self._first_row] = rows, flow.first_row
+        given[self._hi], given[self._first_row] = rows, timed_batch.first_row
         self._call.run(frame.start)
         if self._head[ERRORS]:
             raise KernelOverflowError

@@ -30,7 +30,7 @@ def rows(
     """Return the constructor of a `Rows` stage. `paths` is how often later stages would have counted a row."""
     compiled = compiled_rows(op, node, given, kernel_factory)
     taken = ex.Column(given.clock.column)
-    computes_time = any(each.name == node.clock.column and each.expr != taken for each in op.fields)
+    computes_time = any(field.name == node.clock.column and field.expr != taken for field in op.fields)
     return lambda context: RowsStage(compiled, context.metrics, paths, computes_time, context.engine.workers)
 
 
@@ -72,19 +72,19 @@ class CompiledRows:
         self.time, self.schema = time, schema
         where = conjunction(op.conjuncts)
         self._where = None if where is None else host.value(where)
-        passing = [self._passes(each, host) for each in op.fields]
+        passing = [self._passes(field, host) for field in op.fields]
         if self._where is not None and sum(name is not None for name in passing) <= MOST_GATHERED:
             passing = [None if name is not None and self._gathers(name) else name for name in passing]
         self._computed = tuple(
-            ex.Field(each.name, host.value(each.expr))
-            for each, name in zip(op.fields, passing, strict=True)
+            ex.Field(field.name, host.value(field.expr))
+            for field, name in zip(op.fields, passing, strict=True)
             if name is None
         )
-        self.result = tuple(self._result(each, name) for each, name in zip(op.fields, passing, strict=True))
+        self.result = tuple(self._result(field, name) for field, name in zip(op.fields, passing, strict=True))
         self.filters = where is not None
-        self.interned = frozenset(each.name for each in host.schema if pa.types.is_dictionary(each.type))
+        self.interned = frozenset(field.name for field in host.schema if pa.types.is_dictionary(field.type))
         self.texts = kernel_factory.texts
-        self.prepare = preparation(host, time, uses_of([where], *(each.expr for each in op.fields)))
+        self.prepare = preparation(host, time, uses_of([where], *(field.expr for field in op.fields)))
         self._kernels: dict[frozenset[str], RowsKernel] = {}
         self._variants = Variants(self._call)
 

@@ -105,14 +105,14 @@ class _Rows:
 
     def _store_fields(self, row: Var, place: Value) -> None:
         lowering = self._lowering(row)
-        for each in self.spec.fields:
-            dtype = lowering.type_of(each.expr)
+        for field in self.spec.fields:
+            dtype = lowering.type_of(field.expr)
             machine = machine_type(dtype)
             assert machine is not None
-            cell = lowering.lower(each.expr)
+            cell = lowering.lower(field.expr)
             values = self.k.buffer("out", machine)
             self.k.store(values, place, cell.value.to(machine))
             valid = None if cell.valid is None else self.k.buffer("out_valid", U8)
             if valid is not None and cell.valid is not None:
                 self.k.store(valid, place, cell.valid.to(U8))
-            self.outputs.append(Output(each.name, machine, values.name, valid.name if valid else None))
+            self.outputs.append(Output(field.name, machine, values.name, valid.name if valid else None))

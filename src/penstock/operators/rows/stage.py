@@ -78,8 +78,8 @@ class RowsStage:
         self.interners = {name: Interner(program.texts.intern) for name in program.interned}
         self._positions = positions_table()
 
-    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
-        return [made for flow in flows for made in self._batch(flow)]
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
+        return [made for timed_batch in timed_batches for made in self._batch(timed_batch)]
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         return [], START_OF_TIME if self.computes_time and watermark != END_OF_TIME else watermark
@@ -90,17 +90,17 @@ class RowsStage:
 
     def load(self, tables: Mapping[str, pa.Table]) -> None: ...
 
-    def _batch(self, flow: TimedBatch) -> list[TimedBatch]:
+    def _batch(self, timed_batch: TimedBatch) -> list[TimedBatch]:
         """Compute a batch: at once, or in parts on all threads."""
-        columns, rows = flow.addresses, flow.batch.num_rows
+        columns, rows = timed_batch.addresses, timed_batch.batch.num_rows
         parts = min(self._threads, rows // ROWS_PER_THREAD)
         if columns is not None and parts <= 1:
-            made = self._directly(flow, columns)
+            made = self._directly(timed_batch, columns)
             if made is not None:
                 return [made]
         if parts <= 1:
-            return [self._rows(part) for part in _parts(flow, MOST_ROWS)]
-        cut = list(_parts(flow, min(-(-rows // parts), MOST_ROWS)))
+            return [self._rows(part) for part in _parts(timed_batch, MOST_ROWS)]
+        cut = list(_parts(timed_batch, min(-(-rows // parts), MOST_ROWS)))
         found: list[TimedBatch] = list(cut)
 
         def work(place: int) -> None:
@@ -111,7 +111,7 @@ class RowsStage:
             self._count(before, after)
         return found
 
-    def _directly(self, flow: TimedBatch, columns: ColumnAddresses) -> TimedBatch | None:
+    def _directly(self, timed_batch: TimedBatch, columns: ColumnAddresses) -> TimedBatch | None:
         """Compute a batch whose columns the source has read; None if some are not numbers, or hold nulls."""
         bound = self._bound
         if bound is None or bound.layout is not columns.layout or bound.nullable != self.nullable:
@@ -121,61 +121,61 @@ class RowsStage:
             bound = self._bound = BoundRows(
                 kernel, columns.layout, self.nullable, self._passed, self.program.filters
             )
-        ran = bound.run(flow, columns)
+        ran = bound.run(timed_batch, columns)
         if ran is None:
             return None
-        made = self._result(bound.kernel, flow, flow.batch, *ran)
-        self._count(flow, made)
+        made = self._result(bound.kernel, timed_batch, timed_batch.batch, *ran)
+        self._count(timed_batch, made)
         return made
 
-    def _rows(self, flow: TimedBatch) -> TimedBatch:
-        made = self._computed(flow)
-        self._count(flow, made)
+    def _rows(self, timed_batch: TimedBatch) -> TimedBatch:
+        made = self._computed(timed_batch)
+        self._count(timed_batch, made)
         return made
 
     def _count(self, before: TimedBatch, after: TimedBatch) -> None:
         if not before.counted:
             self.metrics.filtered += (before.batch.num_rows - after.batch.num_rows) * self.paths
 
-    def _computed(self, flow: TimedBatch) -> TimedBatch:
-        batch = self.program.prepare(flow.batch, flow.first_row)
+    def _computed(self, timed_batch: TimedBatch) -> TimedBatch:
+        batch = self.program.prepare(timed_batch.batch, timed_batch.first_row)
         self.nullable |= {name for name in batch.schema.names if batch.column(name).null_count}
         kernel = self.program.rows(self.nullable)
         if kernel is None:
-            return flow.filtered(self._arranged(batch, {}, flow, None), None)
-        return self._result(kernel, flow, batch, *self._run(kernel, batch, flow))
+            return timed_batch.filtered(self._arranged(batch, {}, timed_batch, None), None)
+        return self._result(kernel, timed_batch, batch, *self._run(kernel, batch, timed_batch))
 
     def _result(
         self,
         kernel: OutputCall,
-        flow: TimedBatch,
+        timed_batch: TimedBatch,
         batch: pa.RecordBatch,
         outputs: dict[str, np.ndarray],
         count: int,
     ) -> TimedBatch:
         chosen = outputs["out_row"][:count] if self.program.filters else None
         computed = {
-            each.name: (
-                outputs[each.values][:count],
-                None if each.valid is None else outputs[each.valid][:count],
+            output.name: (
+                outputs[output.values][:count],
+                None if output.valid is None else outputs[output.valid][:count],
             )
-            for each in kernel.outputs
+            for output in kernel.outputs
         }
-        return flow.filtered(self._arranged(batch, computed, flow, chosen), chosen)
+        return timed_batch.filtered(self._arranged(batch, computed, timed_batch, chosen), chosen)
 
     def _run(
-        self, kernel: OutputCall, batch: pa.RecordBatch, flow: TimedBatch
+        self, kernel: OutputCall, batch: pa.RecordBatch, timed_batch: TimedBatch
     ) -> tuple[dict[str, np.ndarray], int]:
         rows = batch.num_rows
         outputs: dict[str, np.ndarray] = {"out_row": room(rows)}
-        for each in kernel.outputs:
-            outputs[each.values] = room(rows, numpy_type(each.type))
-            if each.valid is not None:
-                outputs[each.valid] = room(rows, np.uint8)
+        for output in kernel.outputs:
+            outputs[output.values] = room(rows, numpy_type(output.type))
+            if output.valid is not None:
+                outputs[output.valid] = room(rows, np.uint8)
         head = np.zeros(WORDS, np.int64)
         self._forget_texts()
         given = BatchArguments(batch, self.interners).fill(kernel.bindings)
-        limits = {"lo": 0, "hi": rows, "first_row": flow.first_row, "head": head}
+        limits = {"lo": 0, "hi": rows, "first_row": timed_batch.first_row, "head": head}
         kernel.call({**given, **outputs, **limits, "positions": self._positions})
         if head[ERRORS]:
             raise KernelOverflowError
@@ -191,7 +191,7 @@ class RowsStage:
         self,
         batch: pa.RecordBatch,
         computed: dict[str, tuple[np.ndarray, np.ndarray | None]],
-        flow: TimedBatch,
+        timed_batch: TimedBatch,
         chosen: np.ndarray | None,
     ) -> pa.RecordBatch:
         arrays = []
@@ -199,33 +199,33 @@ class RowsStage:
             if column.origin == "computed":
                 arrays.append(to_arrow(*computed[column.name], column.type))
             else:
-                arrays.append(_taken(self._source(batch, column.source, flow), chosen))
+                arrays.append(_taken(self._source(batch, column.source, timed_batch), chosen))
         return pa.RecordBatch.from_arrays(arrays, schema=self.program.schema)
 
-    def _source(self, batch: pa.RecordBatch, name: str, flow: TimedBatch) -> pa.Array:
+    def _source(self, batch: pa.RecordBatch, name: str, timed_batch: TimedBatch) -> pa.Array:
         time = self.program.time
         if time.period is not None and name == time.column:
-            return implied_times(time, flow.first_row, batch.num_rows)
+            return implied_times(time, timed_batch.first_row, batch.num_rows)
         return batch.column(name)
 
 
-def _parts(flow: TimedBatch, most: int) -> Iterator[TimedBatch]:
+def _parts(timed_batch: TimedBatch, most: int) -> Iterator[TimedBatch]:
     """Split a batch into parts of at most so many rows."""
-    if flow.batch.num_rows <= most:
-        yield flow
+    if timed_batch.batch.num_rows <= most:
+        yield timed_batch
         return
-    for begin in range(0, flow.batch.num_rows, most):
+    for begin in range(0, timed_batch.batch.num_rows, most):
         yield replace(
-            flow,
-            batch=flow.batch.slice(begin, most),
+            timed_batch,
+            batch=timed_batch.batch.slice(begin, most),
             arrival_watermarks=None
-            if flow.arrival_watermarks is None
-            else flow.arrival_watermarks[begin : begin + most],
-            first_row=flow.first_row + begin,
-            sequence=None if flow.sequence is None else flow.sequence.slice(begin, most),
+            if timed_batch.arrival_watermarks is None
+            else timed_batch.arrival_watermarks[begin : begin + most],
+            first_row=timed_batch.first_row + begin,
+            sequence=None if timed_batch.sequence is None else timed_batch.sequence.slice(begin, most),
             trace=None
-            if flow.trace is None
-            else replace(flow.trace, rows=flow.trace.rows[begin : begin + most]),
+            if timed_batch.trace is None
+            else replace(timed_batch.trace, rows=timed_batch.trace.rows[begin : begin + most]),
         )
 
 

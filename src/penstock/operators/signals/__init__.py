@@ -1,1 +1,1 @@
-"""Signals at run time: the points of temporal objects, partitioned by key (a partition is a `lane`)."""
+"""Signals at run time: the points of temporal objects, partitioned by key (a partition is a `partition`)."""

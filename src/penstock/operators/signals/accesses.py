@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from penstock.algorithms.sorted_partitions.frames import Frames
-from penstock.algorithms.sorted_partitions.partitions import Lanes
+from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.loop.abi import numbered
 from penstock.operators.signals.points import Points
 from penstock.runtime.kernels import Call
@@ -68,24 +68,24 @@ class Reading:
     threads: int
 
     def walk(self, objects: Objects) -> Walked:
-        points = [objects[each.source] for each in self.accesses]
-        lanes = [objects[each.source].samples for each in self.spans]
-        count = (points[0].lanes) if points else lanes[0].count
-        given = self._given(points, lanes)
+        points = [objects[access.source] for access in self.accesses]
+        partitions = [objects[span.source].samples for span in self.spans]
+        count = (points[0].partitions) if points else partitions[0].count
+        given = self._given(points, partitions)
         cuts = cuts_of(points, count, self.threads)
-        sizes = self._sizes(given, cuts, points, lanes)
+        sizes = self._sizes(given, cuts, points, partitions)
         parts = [self._part(given, cut, size) for cut, size in zip(cuts, sizes, strict=True)]
         run_on_threads([part.run for part in parts])
         return _whole(parts, final_until(self.accesses, self.spans, objects), count)
 
-    def _given(self, points: Sequence[Points], lanes: Sequence[Lanes]) -> dict[str, object]:
+    def _given(self, points: Sequence[Points], partitions: Sequence[SortedPartitions]) -> dict[str, object]:
         given: dict[str, object] = {}
-        for place, (each, access) in enumerate(zip(points, self.accesses, strict=True)):
-            given[numbered("times", place)] = each.times
-            given[numbered("marks", place)] = each.marks
-            given[numbered("bounds", place)] = each.bounds
+        for place, (point, access) in enumerate(zip(points, self.accesses, strict=True)):
+            given[numbered("times", place)] = point.times
+            given[numbered("marks", place)] = point.marks
+            given[numbered("bounds", place)] = point.bounds
             given[numbered("shift", place)] = access.shift
-        for place, (rows, span) in enumerate(zip(lanes, self.spans, strict=True)):
+        for place, (rows, span) in enumerate(zip(partitions, self.spans, strict=True)):
             given[numbered("samples", place)] = rows.times
             given[numbered("sample_bounds", place)] = rows.bounds
             given[numbered("delay", place)] = span.delay
@@ -94,14 +94,20 @@ class Reading:
         return given
 
     def _sizes(
-        self, given: dict[str, object], cuts: list[Cut], points: Sequence[Points], lanes: Sequence[Lanes]
+        self,
+        given: dict[str, object],
+        cuts: list[Cut],
+        points: Sequence[Points],
+        partitions: Sequence[SortedPartitions],
     ) -> list[int]:
         """Bound the number of instants of each part; count them where grids add instants or time is cut."""
         whole = all(cut.since == FIRST and cut.before == END_OF_TIME for cut in cuts)
         if whole and not any(span.kind == "window" for span in self.spans):
             return [
-                sum(int(each.bounds[cut.hi] - each.bounds[cut.lo]) for each in points)
-                + sum(2 * int(each.bounds[cut.hi] - each.bounds[cut.lo]) for each in lanes)
+                sum(int(point.bounds[cut.hi] - point.bounds[cut.lo]) for point in points)
+                + sum(
+                    2 * int(partition.bounds[cut.hi] - partition.bounds[cut.lo]) for partition in partitions
+                )
                 for cut in cuts
             ]
         counted = [self._part(given, cut, 0) for cut in cuts]
@@ -114,23 +120,23 @@ class Reading:
 
 def final_until(accesses: Sequence[Access], spans: Sequence[SpanReading], objects: Objects) -> np.ndarray:
     """Return, per partition, the time before which the result of accesses and spans is final."""
-    finals = [_moved(objects[each.source].until, each.shift) for each in accesses]
+    finals = [_moved(objects[access.source].until, access.shift) for access in accesses]
     finals += [span.until(objects[span.source].until) for span in spans]
     until: np.ndarray = np.minimum.reduce(finals)
     return until
 
 
-def cuts_of(points: Sequence[Points], lanes: int, threads: int) -> list[Cut]:
+def cuts_of(points: Sequence[Points], partitions: int, threads: int) -> list[Cut]:
     """Cut partitions into one range per thread; cut a single partition by time."""
     largest = max(points, key=len, default=None)
     if threads == 1 or largest is None or len(largest) < POINTS_PER_THREAD:
-        return [Cut(0, lanes)]
-    if lanes == 1:
+        return [Cut(0, partitions)]
+    if partitions == 1:
         times = largest.times[np.linspace(0, len(largest), threads + 1).astype(int)[1:-1]]
         return [Cut(0, 1, *pair) for pair in pairwise([FIRST, *np.unique(times).tolist(), END_OF_TIME])]
-    share = np.linspace(0, len(largest), min(threads, lanes) + 1)[1:-1]
+    share = np.linspace(0, len(largest), min(threads, partitions) + 1)[1:-1]
     inner = np.searchsorted(largest.bounds, share).tolist()
-    return [Cut(lo, hi) for lo, hi in pairwise([0, *inner, lanes])]
+    return [Cut(lo, hi) for lo, hi in pairwise([0, *inner, partitions])]
 
 
 class _Part:
@@ -150,18 +156,18 @@ class _Part:
 
     def run(self) -> None:
         out: dict[str, object] = {
-            "lane_lo": self.cut.lo, "lane_hi": self.cut.hi, "since": self.cut.since, "before": self.cut.before,
+            "partition_lo": self.cut.lo, "partition_hi": self.cut.hi, "since": self.cut.since, "before": self.cut.before,
             "emit": int(self.size > 0),
             "out_times": self.times, "out_marks": self.marks, "out_bounds": self.bounds,
         }  # fmt: skip
         for hint, several in (("out_point", self.places), ("out_lo", self.los), ("out_hi", self.his)):
-            out |= {numbered(hint, place): each for place, each in enumerate(several)}
+            out |= {numbered(hint, place): reduction for place, reduction in enumerate(several)}
         self.found = self._call({**self._given, **out})
 
 
-def whole_bounds(parts: Iterable[tuple[Cut, np.ndarray, int]], lanes: int) -> np.ndarray:
+def whole_bounds(parts: Iterable[tuple[Cut, np.ndarray, int]], partitions: int) -> np.ndarray:
     """Return the partition bounds of the parts' concatenated results; each part has local bounds and a row count."""
-    bounds = np.zeros(lanes + 1, np.int64)
+    bounds = np.zeros(partitions + 1, np.int64)
     before = 0
     for cut, own, found in parts:
         here = slice(cut.lo + 1, cut.hi + 1)
@@ -191,19 +197,19 @@ class Walked:
             np.searchsorted(chosen, self.bounds),
             self.times[chosen],
             self.marks[chosen],
-            [each[chosen] for each in self.places],
-            [each.chosen(chosen) for each in self.frames],
+            [place[chosen] for place in self.places],
+            [frame.chosen(chosen) for frame in self.frames],
             self.until,
         )
 
 
-def _whole(parts: Sequence[_Part], until: np.ndarray, lanes: int) -> Walked:
+def _whole(parts: Sequence[_Part], until: np.ndarray, partitions: int) -> Walked:
     """Concatenate the parts."""
     times = _joined([part.times[: part.found] for part in parts])
     los = [_joined([part.los[i][: part.found] for part in parts]) for i in range(len(parts[0].los))]
     his = [_joined([part.his[i][: part.found] for part in parts]) for i in range(len(parts[0].his))]
     return Walked(
-        whole_bounds(((part.cut, part.bounds, part.found) for part in parts), lanes),
+        whole_bounds(((part.cut, part.bounds, part.found) for part in parts), partitions),
         times,
         _joined([part.marks[: part.found] for part in parts]),
         [_joined([part.places[i][: part.found] for part in parts]) for i in range(len(parts[0].places))],

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.sorted_partitions.build import indexer, partitioner, sorter
 from penstock.algorithms.sorted_partitions.frames import Frames
-from penstock.algorithms.sorted_partitions.partitions import Lanes
+from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.expr import nodes as ex
 from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.defined_everywhere import is_lenient
@@ -89,10 +89,10 @@ class SignalProgram:
     def stage(self, context: Context) -> SignalStage:
         program, threads = self.program, context.engine.workers
         return SignalStage(
-            [self._taker(each, threads) for each in program.objects if _samples(each)],
-            {each.name: self._step(each, threads) for each in program.objects if not _samples(each)},
+            [self._taker(obj, threads) for obj in program.objects if _samples(obj)],
+            {obj.name: self._step(obj, threads) for obj in program.objects if not _samples(obj)},
             self._layout(),
-            [each.clock for each in self.sources],
+            [source.clock for source in self.sources],
             context.metrics,
             retention(program),
             lambda: indexer(self.kernel_factory)(len(program.keys)),
@@ -152,10 +152,12 @@ class SignalProgram:
             partitioner(self.kernel_factory, threads),
         )
 
-    def _resolve(self, this: temporal.Object, threads: int) -> Callable[[Lanes, Frames], list[pa.Array]]:
+    def _resolve(
+        self, this: temporal.Object, threads: int
+    ) -> Callable[[SortedPartitions, Frames], list[pa.Array]]:
         several = reductions_of(this)
         reduce = self._reductions(this, several, [0] * len(several), self._algorithms(this), threads)
-        return lambda lanes, frames: reduce(lanes, [frames])
+        return lambda partitions, frames: reduce(partitions, [frames])
 
     # -- steps ---------------------------------------------------------------------------------------
 
@@ -198,7 +200,7 @@ class SignalProgram:
 
     @property
     def _schemas(self) -> dict[str, pa.Schema]:
-        return {each.name: each.schema for each in self.program.objects}
+        return {obj.name: obj.schema for obj in self.program.objects}
 
     def _made(self, build: Callable[[], Kernel]) -> Call:
         """A kernel that is made when it is called: many runs never do."""
@@ -209,23 +211,23 @@ class SignalProgram:
         return self.kernel_factory.call("locate", locate)
 
     def _reading(self, accesses: Sequence[Access], spans: Sequence[SpanReading], threads: int) -> Reading:
-        spec = WalkSpec(len(accesses), tuple(each.kind for each in spans))
+        spec = WalkSpec(len(accesses), tuple(span.kind for span in spans))
         return Reading(
             tuple(accesses), tuple(spans), self.kernel_factory.call(spec, partial(walk, spec)), threads
         )
 
     def _accesses(self, body: temporal.Expression | temporal.Feedback) -> list[Access]:
         """Accesses with the columns that are read of them, then those for marks alone."""
-        used = {name for each in body.fields for name in ex.columns_of(each.expr)}
+        used = {name for field in body.fields for name in ex.columns_of(field.expr)}
         accesses = [
             Access(
-                each.source,
-                each.shift,
-                tuple((at(i, n), n) for n in self.program[each.source].schema.names if at(i, n) in used),
+                access.source,
+                access.shift,
+                tuple((at(i, n), n) for n in self.program[access.source].schema.names if at(i, n) in used),
             )
-            for i, each in enumerate(body.accesses)
+            for i, access in enumerate(body.accesses)
         ]
-        known = {(each.source, each.shift) for each in accesses}
+        known = {(access.source, access.shift) for access in accesses}
         for over in body.reductions:
             if not isinstance(over.span, temporal.Window | temporal.Per) and (
                 (over.source, over.shift) not in known
@@ -239,7 +241,7 @@ class SignalProgram:
     def _scope(
         self, this: temporal.Object, body: temporal.Expression | temporal.Feedback, threads: int
     ) -> Scope:
-        spans = list(dict.fromkeys(span_reading(each) for each in body.reductions))
+        spans = list(dict.fromkeys(span_reading(reduction) for reduction in body.reductions))
         reading = self._reading(self._accesses(body), spans, threads)
         return Scope(reading, tuple(self._reducing(this, body, spans, threads)))
 
@@ -252,7 +254,7 @@ class SignalProgram:
     ) -> list[Reducing]:
         """The reductions over each object that is reduced, in one go; those that are only walked along are not."""
         read = {n.index for f in body.fields for n in ex.walk(f.expr) if isinstance(n, ex.Reduced)}
-        known = [(i, each) for i, each in enumerate(body.reductions) if i in read]
+        known = [(i, reduction) for i, reduction in enumerate(body.reductions) if i in read]
         found, chosen = [], self._algorithms(this)
         for source in dict.fromkeys(each.source for _, each in known):
             numbered = [(i, each) for i, each in known if each.source == source]
@@ -266,7 +268,7 @@ class SignalProgram:
                     tuple(spans.index(each) for each in own),
                     tuple(reduced_name(i) for i, _ in numbered),
                     tuple(places),
-                    tuple(each.function in COUNTS_NONE for each in overs),
+                    tuple(over.function in COUNTS_NONE for over in overs),
                     self._reductions(self.program[source], overs, places, algorithms, threads),
                 )
             )
@@ -292,8 +294,8 @@ class SignalProgram:
             rows.rows(frozenset())
 
         def compute(batch: pa.RecordBatch) -> pa.RecordBatch:
-            (flow,) = RowsStage(rows, Metrics(), 0).push(0, [TimedBatch(batch)])
-            return flow.batch
+            (timed_batch,) = RowsStage(rows, Metrics(), 0).push(0, [TimedBatch(batch)])
+            return timed_batch.batch
 
         return compute
 
@@ -301,7 +303,7 @@ class SignalProgram:
         self, this: temporal.Object, body: temporal.Expression
     ) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
         names = [reduced_name(i) for i in range(len(body.reductions))]
-        fields = tuple(ex.Field(each.name, read_from_columns(each.expr, names)) for each in body.fields)
+        fields = tuple(ex.Field(field.name, read_from_columns(field.expr, names)) for field in body.fields)
         time = Time(_TIME, pa.int64(), None)
         return self._rows(ph.Rows((), fields), self._scope_schema(body), time, this.schema)
 
@@ -310,8 +312,8 @@ class SignalProgram:
     ) -> pa.Schema:
         schemas = self._schemas
         reduced = [
-            pa.field(reduced_name(i), reduced_type(each, schemas[each.source]))
-            for i, each in enumerate(body.reductions)
+            pa.field(reduced_name(i), reduced_type(reduction, schemas[reduction.source]))
+            for i, reduction in enumerate(body.reductions)
         ]
         return pa.schema([*scope(body, schemas, own), *reduced])
 
@@ -364,9 +366,9 @@ def _samples(this: temporal.Object) -> bool:
 def retention(program: temporal.Program) -> Retention:
     """Tell how far back the points of a program reach."""
     samples, levels, sequential, forgets = 1, 1, False, True
-    schemas = {each.name: each.schema for each in program.objects}
-    for each in program.objects:
-        match each.body:
+    schemas = {obj.name: obj.schema for obj in program.objects}
+    for obj in program.objects:
+        match obj.body:
             case temporal.Expression(reductions=reductions) | temporal.Feedback(reductions=reductions):
                 for over in reductions:
                     match over.span:
@@ -381,13 +383,13 @@ def retention(program: temporal.Program) -> Retention:
                 levels, forgets = levels + 1, forgets and (method == "last" or gap is not None)
             case temporal.SampleAndHold():
                 # What it holds is known from an old sample; of the output, from its open interval.
-                levels, forgets = levels + 1, forgets and each.name == program.output
+                levels, forgets = levels + 1, forgets and obj.name == program.output
             case temporal.Chop():
                 levels += 1
-        if isinstance(each.body, temporal.Feedback):
-            samples, levels = max([samples, *(own.back + 1 for own in each.body.own)]), levels + 1
+        if isinstance(obj.body, temporal.Feedback):
+            samples, levels = max([samples, *(own.back + 1 for own in obj.body.own)]), levels + 1
             forgets = False
         # What has a value of its own has it for as long as its key is known.
-        forgets &= not (isinstance(each.body, temporal.Expression) and is_lenient(each.body, schemas))
+        forgets &= not (isinstance(obj.body, temporal.Expression) and is_lenient(obj.body, schemas))
     forgets &= samples == 1 and not sequential
     return Retention(reach(program), samples, levels, sequential, forgets)

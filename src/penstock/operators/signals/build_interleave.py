@@ -7,18 +7,20 @@ import numpy as np
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.loop.nodes import TYPES, Type
 from penstock.operators.signals.interleaving import Interleaver, Types
-from penstock.operators.signals.kernels.interleave import CAPACITY_BITS, interleave, part_of_lanes
+from penstock.operators.signals.kernels.interleave import CAPACITY_BITS, interleave, part_of_partitions
 from penstock.runtime.kernels import Call
 
 
 def interleaver(kernel_factory: KernelFactory, threads: int) -> Interleaver:
     """Return the interleaver, which merges the intervals of partitions by time."""
 
-    def call(of_points: Types, of_lanes: Types) -> Call:
-        points, lanes = _machine(of_points), _machine(of_lanes)
-        return kernel_factory.call(("interleave", points, lanes), lambda: interleave(points, lanes))
+    def call(of_points: Types, of_partitions: Types) -> Call:
+        points, partitions = _machine(of_points), _machine(of_partitions)
+        return kernel_factory.call(("interleave", points, partitions), lambda: interleave(points, partitions))
 
-    return Interleaver(kernel_factory.call("part_of_lanes", part_of_lanes), call, 1 << CAPACITY_BITS, threads)
+    return Interleaver(
+        kernel_factory.call("part_of_partitions", part_of_partitions), call, 1 << CAPACITY_BITS, threads
+    )
 
 
 def _machine(types: Types) -> tuple[Type, ...]:

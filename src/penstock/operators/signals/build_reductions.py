@@ -11,7 +11,7 @@ from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.sliding.kernel import Shape
 from penstock.algorithms.sorted_partitions.build import FrameReducers
 from penstock.algorithms.sorted_partitions.frames import Frames
-from penstock.algorithms.sorted_partitions.partitions import Lanes
+from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.algorithms.sorted_partitions.reducers import KernelReducer
 from penstock.algorithms.sorted_partitions.results import Reductions
 from penstock.expr import nodes as ex
@@ -22,11 +22,11 @@ from penstock.operators.signals.accesses import SpanReading
 from penstock.operators.signals.kernels.walk import EVER, LAST, PER, ROLLING, WINDOW
 from penstock.physical import nodes as ph
 from penstock.physical.hidden_names import hidden_name
-from penstock.physical.split_windows import spell
+from penstock.physical.split_windows import split_window
 from penstock.types.time import Time
 from penstock.types.windows import LookBack
 
-Reduce = Callable[[Lanes, Sequence[Frames]], list[pa.Array]]
+Reduce = Callable[[SortedPartitions, Sequence[Frames]], list[pa.Array]]
 MakeRows = Callable[[ph.Rows, pa.Schema, Time, pa.Schema], Callable[[pa.RecordBatch], pa.RecordBatch]]
 
 
@@ -53,8 +53,8 @@ class SampleReductions:
         """The reductions as a look-back with placeholder spans: frames may be of any kind."""
         rows = self.rows
         reductions = tuple(
-            ir.Reduction(each.function, each.args, each.where, each.options, span)
-            for each, span in zip(self.overs, self.spans, strict=True)
+            ir.Reduction(over.function, over.args, over.where, over.options, span)
+            for over, span in zip(self.overs, self.spans, strict=True)
         )
         behind = tuple(LookBack(1, None, "right", 0) for _ in range(max(self.spans) + 1))
         body = ir.Lookback(rows.name, behind, (), reductions, ())
@@ -70,7 +70,7 @@ class SampleReductions:
     ) -> Reduce:
         """Return the function that reduces frames; `showing` builds kernels before there is data."""
         rows = self.rows
-        made = spell(self.reduced, rows, [])
+        made = split_window(self.reduced, rows, [])
         shape = Shape(dense=True, may_be_empty=True)
         lanes_of = FrameReducers(
             made.ready.schema, rows.time, made.reductions, self.algorithms, shape, kernel_factory
@@ -78,25 +78,34 @@ class SampleReductions:
         several = Reductions(lanes_of.reducers(threads), len(made.reductions))
         compute = make_rows(ph.Rows((), made.samples.fields), rows.schema, rows.time, made.ready.schema)
         if showing:
-            for each in several.reducers:
-                if isinstance(each, KernelReducer):
-                    each.over.slide(frozenset())
+            for reducer in several.reducers:
+                if isinstance(reducer, KernelReducer):
+                    reducer.over.slide(frozenset())
 
-        def reduce(lanes: Lanes, frames: Sequence[Frames]) -> list[pa.Array]:
+        def reduce(partitions: SortedPartitions, frames: Sequence[Frames]) -> list[pa.Array]:
             if not len(frames[0]):
-                return [pa.nulls(0, each.type) for each in made.reductions]
-            ready = lanes.came.batch if _are_there(made.samples, lanes) else compute(lanes.came.batch)
+                return [pa.nulls(0, reduction.type) for reduction in made.reductions]
+            ready = (
+                partitions.arrived_rows.batch
+                if _are_there(made.samples, partitions)
+                else compute(partitions.arrived_rows.batch)
+            )
             columns = dict(zip(ready.schema.names, ready.columns, strict=True))
-            return several.arrays(Lanes(lanes.came, lanes.bounds, lanes.times, columns=columns), frames)
+            return several.arrays(
+                SortedPartitions(
+                    partitions.arrived_rows, partitions.bounds, partitions.times, columns=columns
+                ),
+                frames,
+            )
 
         return reduce
 
 
-def _are_there(samples: ir.Samples, lanes: Lanes) -> bool:
+def _are_there(samples: ir.Samples, partitions: SortedPartitions) -> bool:
     """Return whether the partition's batch already has all argument columns."""
-    return all(each.expr == ex.Column(each.name) for each in samples.fields) and {
-        each.name for each in samples.fields
-    } <= set(lanes.came.batch.schema.names)
+    return all(field.expr == ex.Column(field.name) for field in samples.fields) and {
+        field.name for field in samples.fields
+    } <= set(partitions.arrived_rows.batch.schema.names)
 
 
 def span_reading(over: temporal.WindowReduction) -> SpanReading:

@@ -24,7 +24,7 @@ from penstock.state.state_table import StateTable, integers, numbered_from_zero,
 class Results:
     """Results at marks, by partition, in order of time."""
 
-    lane: np.ndarray
+    partition: np.ndarray
     times: np.ndarray
     values: np.ndarray
     valid: np.ndarray
@@ -33,7 +33,7 @@ class Results:
         return len(self.times)
 
     def chosen(self, which: np.ndarray) -> Results:
-        return Results(self.lane[which], self.times[which], self.values[which], self.valid[which])
+        return Results(self.partition[which], self.times[which], self.values[which], self.valid[which])
 
 
 @dataclass
@@ -61,26 +61,26 @@ class FeedbackStep:
 
     def points(self, objects: Objects) -> Points:
         walked = self.scope.reading.walk(objects).marked()
-        lanes = len(walked.bounds) - 1
-        grown = np.full(lanes - len(self.done), BEGINNING, np.int64)
+        partitions = len(walked.bounds) - 1
+        grown = np.full(partitions - len(self.done), BEGINNING, np.int64)
         self.done = np.concatenate([self.done, grown])
-        lane = np.repeat(np.arange(lanes), np.diff(walked.bounds))
-        fresh = np.flatnonzero(walked.times >= self.done[lane])
-        whole, places = self._joined(walked, lane, fresh)
-        bounds = np.searchsorted(whole.lane, np.arange(lanes + 1))
+        partition = np.repeat(np.arange(partitions), np.diff(walked.bounds))
+        fresh = np.flatnonzero(walked.times >= self.done[partition])
+        whole, places = self._joined(walked, partition, fresh)
+        bounds = np.searchsorted(whole.partition, np.arange(partitions + 1))
         self._compute(walked.chosen(fresh), objects, whole, bounds, places)
-        final = whole.times < walked.until[whole.lane]
+        final = whole.times < walked.until[whole.partition]
         self.known, self.done = whole.chosen(final), np.maximum(self.done, walked.until)
         columns = {self.name: to_arrow(whole.values, whole.valid, self.type)}
         return Points(bounds, whole.times, np.ones(len(whole), np.uint8), columns, walked.until)
 
-    def _joined(self, walked: Walked, lane: np.ndarray, fresh: np.ndarray) -> tuple[Results, np.ndarray]:
+    def _joined(self, walked: Walked, partition: np.ndarray, fresh: np.ndarray) -> tuple[Results, np.ndarray]:
         """Return known results and room for new ones, by partition, and the indices of the new ones."""
-        lanes = np.concatenate([self.known.lane, lane[fresh]])
-        order = np.argsort(lanes, kind="stable")  # stable: known results precede new ones
+        partitions = np.concatenate([self.known.partition, partition[fresh]])
+        order = np.argsort(partitions, kind="stable")  # stable: known results precede new ones
         room = np.empty(len(fresh), self.dtype), np.zeros(len(fresh), np.uint8)
         whole = Results(
-            lanes,
+            partitions,
             np.concatenate([self.known.times, walked.times[fresh]]),
             np.concatenate([self.known.values, room[0]]),
             np.concatenate([self.known.valid, room[1]]),
@@ -114,23 +114,23 @@ class FeedbackStep:
         before = np.concatenate([[0], np.cumsum(whole.valid, dtype=np.int64)])
         known = np.diff(before[bounds])
         defined = np.zeros(len(whole), np.int64)
-        lanes = whole.lane[found]
-        defined[bounds[lanes] + np.arange(len(found)) - before[bounds][lanes]] = found
-        lane = whole.lane[places]
-        return {"defined": defined, "first": bounds[lane], "listed": known[lane]}
+        partitions = whole.partition[found]
+        defined[bounds[partitions] + np.arange(len(found)) - before[bounds][partitions]] = found
+        partition = whole.partition[places]
+        return {"defined": defined, "first": bounds[partition], "listed": known[partition]}
 
     def forget(self, retention: Retention, emitted: np.ndarray) -> None:
         """Drop the results that no future result reads."""
         known = self.known
-        kept = retention.needed_times(known.times, known.lane, np.minimum(emitted, self.done))
+        kept = retention.needed_times(known.times, known.partition, np.minimum(emitted, self.done))
         self.known = known.chosen(kept | self._last_defined())
 
     def _last_defined(self) -> np.ndarray:
         """Mark the last defined results of each partition, as many as are read back."""
         back = max(back for back, _ in self.own)
         defined = np.flatnonzero(self.known.valid)
-        lanes = self.known.lane[defined]
-        behind = np.searchsorted(lanes, lanes, side="right") - np.arange(len(lanes))
+        partitions = self.known.partition[defined]
+        behind = np.searchsorted(partitions, partitions, side="right") - np.arange(len(partitions))
         kept = np.zeros(len(self.known), np.bool_)
         kept[defined[behind <= back]] = True
         return kept
@@ -141,7 +141,7 @@ class FeedbackStep:
         known = self.known
         columns = {
             "place": indices(np.arange(len(known) + len(self.done))),
-            "lane": indices(np.concatenate([known.lane, np.arange(len(self.done))])),
+            "partition": indices(np.concatenate([known.partition, np.arange(len(self.done))])),
             "time": indices(np.concatenate([known.times, self.done])),
             "kind": indices(np.repeat([0, 1], [len(known), len(self.done)])),
             "value": to_arrow(
@@ -152,22 +152,22 @@ class FeedbackStep:
         }
         return StateTable(pa.Table.from_arrays(list(columns.values()), names=list(columns)), (), ("place",))
 
-    def load(self, table: pa.Table, lanes: int) -> None:
+    def load(self, table: pa.Table, partitions: int) -> None:
         """Restore saved results, for a given number of partitions."""
         table = numbered_from_zero(table, "place")
         is_mark = integers(table, "kind") == 1
-        lane, time = integers(table, "lane"), integers(table, "time")
+        partition, time = integers(table, "partition"), integers(table, "time")
         value = typed(table, "value", self.type)
         valid = value.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
         values = value.fill_null(0).to_numpy(zero_copy_only=False).astype(self.dtype)
-        self.known = Results(lane, time, values, valid).chosen(~is_mark)
+        self.known = Results(partition, time, values, valid).chosen(~is_mark)
         self.done = time[is_mark]
-        require(np.array_equal(lane[is_mark], np.arange(lanes)), "the lanes of a filter")
-        require(_in_order(self.known, lanes), "the results of a filter")
+        require(np.array_equal(partition[is_mark], np.arange(partitions)), "the partitions of a filter")
+        require(_in_order(self.known, partitions), "the results of a filter")
 
 
-def _in_order(known: Results, lanes: int) -> bool:
+def _in_order(known: Results, partitions: int) -> bool:
     """Whether results are in order of partition, then strictly of time."""
-    lane, time = known.lane, known.times
-    later = (lane[1:] > lane[:-1]) | ((lane[1:] == lane[:-1]) & (time[1:] > time[:-1]))
-    return bool(later.all() and ((lane >= 0) & (lane < lanes)).all())
+    partition, time = known.partition, known.times
+    later = (partition[1:] > partition[:-1]) | ((partition[1:] == partition[:-1]) & (time[1:] > time[:-1]))
+    return bool(later.all() and ((partition >= 0) & (partition < partitions)).all())

@@ -23,7 +23,7 @@ from penstock.runtime.threads import run_on_threads
 Types = tuple[np.dtype, ...]
 
 FEWEST_ROWS = 1 << 14  # with fewer, the cost of sorting is negligible
-ROWS_OF_A_LANE = 16  # with fewer, a bucket visits more partitions than it finds runs
+ROWS_OF_A_PARTITION = 16  # with fewer, a bucket visits more partitions than it finds runs
 SLICES_PER_THREAD = 2
 ROWS_PER_SLICE = 1 << 17
 _ASKED = 1 << 12  # sampled points by which time is cut among threads
@@ -36,18 +36,18 @@ class Interleaver:
     `capacity` runs.
     """
 
-    part_of_lanes: Call
+    part_of_partitions: Call
     interleave: Callable[[Types, Types], Call]
     capacity: int
     threads: int
 
     def merged(self, points: Points, keys: Sequence[pa.Array]) -> Merged | None:
         """Return every point with a value as a run, by start; None if a sort is faster."""
-        if len(points) < max(FEWEST_ROWS, ROWS_OF_A_LANE * points.lanes) or points.lanes < 2:
+        if len(points) < max(FEWEST_ROWS, ROWS_OF_A_PARTITION * points.partitions) or points.partitions < 2:
             return None
         of_points = _Columns(points.columns, len(points), defined=True)
-        of_lanes = _Columns(_named(keys), points.lanes, defined=False)
-        return _Merge(self, points, of_points, of_lanes).merged()
+        of_partitions = _Columns(_named(keys), points.partitions, defined=False)
+        return _Merge(self, points, of_points, of_partitions).merged()
 
 
 @dataclass(frozen=True)
@@ -116,40 +116,42 @@ class _Slice:
 
 
 class _Merge:
-    def __init__(self, by: Interleaver, points: Points, of_points: _Columns, of_lanes: _Columns) -> None:
-        self.by, self.of_points, self.of_lanes = by, of_points, of_lanes
-        self.lanes, self.rows = points.lanes, len(points)
+    def __init__(self, by: Interleaver, points: Points, of_points: _Columns, of_partitions: _Columns) -> None:
+        self.by, self.of_points, self.of_partitions = by, of_points, of_partitions
+        self.partitions, self.rows = points.partitions, len(points)
         some = np.diff(points.bounds) > 0
         self.least = int(points.times[points.bounds[:-1][some]].min())
         self.most = int(points.times[points.bounds[1:][some] - 1].max())
         self.given: dict[str, object] = {
-            "lanes": self.lanes, "rows": self.rows,
+            "partitions": self.partitions, "rows": self.rows,
             "bounds": points.bounds, "times": points.times, "valid": points.defined.view(np.uint8),
         }  # fmt: skip
         self.slices = [
-            _Slice(since, before, room(self.lanes), room(self.lanes))
+            _Slice(since, before, room(self.partitions), room(self.partitions))
             for since, before in pairwise(self._cuts(points.times))
         ]
 
     def merged(self) -> Merged | None:
-        run_on_threads([partial(self._count, each) for each in self.slices], self.by.threads)
+        run_on_threads([partial(self._count, slice_) for slice_ in self.slices], self.by.threads)
         for before, each in pairwise(self.slices):
             each.first = before.first + before.found
         total = self.slices[-1].first + self.slices[-1].found
-        carried = [*self.of_points.carried, *self.of_lanes.carried]
+        carried = [*self.of_points.carried, *self.of_partitions.carried]
         out = [room(total), room(total), *(room(total, each.dtype) for each in carried)]
-        call = self.by.interleave(self.of_points.types, self.of_lanes.types)
+        call = self.by.interleave(self.of_points.types, self.of_partitions.types)
         # Allocate here: the pool does not reuse memory that one thread allocates and another frees.
-        given = [self._own(each, carried, out) for each in self.slices]
+        given = [self._own(slice_, carried, out) for slice_ in self.slices]
         run_on_threads(
             [partial(self._fill, *each, call) for each in zip(self.slices, given, strict=True)],
             self.by.threads,
         )
-        if not all(each.whole for each in self.slices):
+        if not all(slice_.whole for slice_ in self.slices):
             return None
         start, end, *columns = out
         many = len(self.of_points.carried)
-        return Merged(start, end, self.of_lanes.found(columns[many:]), self.of_points.found(columns[:many]))
+        return Merged(
+            start, end, self.of_partitions.found(columns[many:]), self.of_points.found(columns[:many])
+        )
 
     def _cuts(self, times: np.ndarray) -> list[int]:
         """Return the times at which slices with about equally many points begin, and the end."""
@@ -163,7 +165,7 @@ class _Merge:
 
     def _count(self, this: _Slice) -> None:
         own = {"since": this.since, "before": this.before, "begins": this.begins, "ends": this.ends}
-        this.found = self.by.part_of_lanes({**self.given, **own})
+        this.found = self.by.part_of_partitions({**self.given, **own})
 
     def _fill(self, this: _Slice, own: Mapping[str, object], call: Call) -> None:
         this.whole = bool(call({**self.given, **own}))
@@ -183,6 +185,6 @@ class _Merge:
         return {
             **scratch, **columns,
             "since": this.since, "before": this.before, "begins": this.begins, "ends": this.ends,
-            "next": room(self.lanes), "first": this.first, "width": min(max(usual, 1), _LONGEST),
+            "next": room(self.partitions), "first": this.first, "width": min(max(usual, 1), _LONGEST),
             "patience": 64 + 4 * this.found // self.by.capacity,
         }  # fmt: skip

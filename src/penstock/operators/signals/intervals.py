@@ -20,27 +20,27 @@ from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 class Runs:
     """Stretches of partitions with one value; a run without an end yet is open."""
 
-    lane: np.ndarray
+    partition: np.ndarray
     start: np.ndarray
     end: np.ndarray
     columns: Mapping[str, pa.Array]
 
     def __len__(self) -> int:
-        return len(self.lane)
+        return len(self.partition)
 
     def chosen(self, places: np.ndarray) -> Runs:
         if len(places) == len(self) and bool((places[1:] > places[:-1]).all()):
             return self
         columns = {name: taken(column, places) for name, column in self.columns.items()}
         return Runs(
-            fetched(self.lane, places), fetched(self.start, places), fetched(self.end, places), columns
+            fetched(self.partition, places), fetched(self.start, places), fetched(self.end, places), columns
         )
 
 
 def no_runs(schema: pa.Schema) -> Runs:
     """Return no runs."""
     nothing = np.zeros(0, np.int64)
-    return Runs(nothing, nothing, nothing, {each.name: pa.nulls(0, each.type) for each in schema})
+    return Runs(nothing, nothing, nothing, {field.name: pa.nulls(0, field.type) for field in schema})
 
 
 def advance(
@@ -64,16 +64,16 @@ def advance(
     first = np.flatnonzero(cuts | begun.marks.view(np.bool_) if pieces else cuts)
     columns = {name: taken(column, first) for name, column in begun.columns.items()}
     runs_of = np.searchsorted(first, bounds)
-    lanes = np.repeat(np.arange(len(bounds) - 1), np.diff(runs_of))
+    partitions = np.repeat(np.arange(len(bounds) - 1), np.diff(runs_of))
     starts = starts[first]
     last = np.zeros(len(first), np.bool_)
     last[runs_of[1:][np.diff(runs_of) > 0] - 1] = True
     end = np.append(starts[1:], END_OF_TIME)[: len(starts)]
     end[last] = END_OF_TIME
-    runs = Runs(lanes, starts, end, columns)
+    runs = Runs(partitions, starts, end, columns)
     known = defined(columns, len(first))
-    final = last & (points.until[lanes] == END_OF_TIME)
-    given = ~last | final if ends else starts >= emitted[lanes]
+    final = last & (points.until[partitions] == END_OF_TIME)
+    given = ~last | final if ends else starts >= emitted[partitions]
     return runs.chosen(np.flatnonzero(known & given)), runs.chosen(np.flatnonzero(known & last & ~final))
 
 
@@ -87,12 +87,12 @@ def everything(open_runs: Runs, points: Points, emitted: np.ndarray) -> bool:
 def _all_runs(points: Points, finish: Call) -> Runs:
     """Return every point with a value as a run that ends at the next point of its partition."""
     rows = len(points)
-    out = {f"out_{name}": room(rows + 1) for name in ("lane", "place", "start", "end")}
+    out = {f"out_{name}": room(rows + 1) for name in ("partition", "place", "start", "end")}
     given = {"bounds": points.bounds, "times": points.times, "valid": points.defined.view(np.uint8)}
-    found = finish({**given, **out, "lanes": points.lanes, "rows": rows})
-    lane, place, start, end = (each[:found] for each in out.values())
+    found = finish({**given, **out, "partitions": points.partitions, "rows": rows})
+    partition, place, start, end = (each[:found] for each in out.values())
     columns = points.columns if found == rows else {n: taken(c, place) for n, c in points.columns.items()}
-    return Runs(lane, start, end, columns)
+    return Runs(partition, start, end, columns)
 
 
 @dataclass(frozen=True)
@@ -107,20 +107,20 @@ class _Begun:
 
 def _followed(open_runs: Runs, points: Points, emitted: np.ndarray) -> _Begun:
     """Return open runs followed by the new points, by partition."""
-    lane = np.repeat(np.arange(points.lanes), np.diff(points.bounds))
-    places = np.flatnonzero((points.times >= emitted[lane]) & (points.times < points.until[lane]))
-    lanes = np.concatenate([open_runs.lane, lane[places]])
+    partition = np.repeat(np.arange(points.partitions), np.diff(points.bounds))
+    places = np.flatnonzero((points.times >= emitted[partition]) & (points.times < points.until[partition]))
+    partitions = np.concatenate([open_runs.partition, partition[places]])
     starts = np.concatenate([open_runs.start, points.times[places]])
     marks = np.concatenate([np.ones(len(open_runs), np.uint8), points.marks[places]])
     columns = {
         name: pa.concat_arrays([_like(open_runs.columns[name], column), taken(column, places)])
         for name, column in points.columns.items()
     }
-    if (lanes[1:] < lanes[:-1]).any():
-        order = np.argsort(lanes, kind="stable")  # stable: open runs precede new points
-        lanes, starts, marks = lanes[order], starts[order], marks[order]
+    if (partitions[1:] < partitions[:-1]).any():
+        order = np.argsort(partitions, kind="stable")  # stable: open runs precede new points
+        partitions, starts, marks = partitions[order], starts[order], marks[order]
         columns = {name: taken(column, order) for name, column in columns.items()}
-    return _Begun(np.searchsorted(lanes, np.arange(points.lanes + 1)), starts, marks, columns)
+    return _Begun(np.searchsorted(partitions, np.arange(points.partitions + 1)), starts, marks, columns)
 
 
 def _like(column: pa.Array, other: pa.Array) -> pa.Array:
@@ -131,8 +131,8 @@ def interval_batch(runs: Runs, keys: Sequence[pa.Array], schema: pa.Schema, sort
     """Return ended runs as rows, by start; the end of an unbounded run is null."""
     if (runs.start[1:] < runs.start[:-1]).any():
         runs = runs.chosen(sorter.order(runs.start))  # stable: runs are in order of partition
-    of_lanes = [taken(key, runs.lane) for key in keys]
-    return _batch(runs.start, runs.end, [*of_lanes, *runs.columns.values()], schema)
+    of_partitions = [taken(key, runs.partition) for key in keys]
+    return _batch(runs.start, runs.end, [*of_partitions, *runs.columns.values()], schema)
 
 
 def merged_batch(merged: Merged, schema: pa.Schema) -> pa.RecordBatch:

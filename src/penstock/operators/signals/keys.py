@@ -18,7 +18,7 @@ FEW_ROWS = 1 << 12  # with fewer rows, a lookup table of keys does not pay
 
 
 @dataclass
-class LaneKeys:
+class PartitionKeys:
     """The key of each partition. A signal without keys has one partition."""
 
     names: tuple[str, ...]
@@ -61,18 +61,18 @@ class LaneKeys:
         found = self.index.values(self.types)
         return [as_type(key, dtype) for key, dtype in zip(found, self.types, strict=True)]
 
-    def keep(self, lanes: np.ndarray) -> None:
+    def keep(self, partitions: np.ndarray) -> None:
         """Drop the keys of all but some partitions, and renumber these in order."""
         if self.index is not None:
-            kept = [key.take(indices(lanes)) for key in self.index.values(self.types)]
+            kept = [key.take(indices(partitions)) for key in self.index.values(self.types)]
             self.index = self.new_index()
             self.index.number(kept)
 
-    def load(self, columns: Sequence[pa.Array], lanes: int) -> None:
+    def load(self, columns: Sequence[pa.Array], partitions: int) -> None:
         """Restore saved keys, one for each partition."""
         if self.index is not None:
             self.index.number(columns)
-        require(len(self) == lanes, "the keys of a signal")
+        require(len(self) == partitions, "the keys of a signal")
 
 
 def as_type(column: pa.Array, dtype: pa.DataType) -> pa.Array:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.sorted_partitions.frames import Frames
-from penstock.algorithms.sorted_partitions.partitions import Lanes
+from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.errors import WindowError
 from penstock.operators.signals.accesses import Objects, Reading, Walked
 from penstock.operators.signals.points import Points, changes, defined, only_where, taken
@@ -32,7 +32,7 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class Reducing:
-    """Reductions over samples of one object: `reduce(lanes, frames of each span)`.
+    """Reductions over samples of one object: `reduce(partitions, frames of each span)`.
 
     `columns` names the results; `counts_none` marks reductions that count empty frames, where the result is
     null.
@@ -43,7 +43,7 @@ class Reducing:
     columns: tuple[str, ...]
     own_spans: tuple[int, ...]
     counts_none: tuple[bool, ...]
-    reduce: Callable[[Lanes, Sequence[Frames]], list[pa.Array]]
+    reduce: Callable[[SortedPartitions, Sequence[Frames]], list[pa.Array]]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def located(
     out = np.empty(len(instants), np.int64)
     call(
         {
-            "lanes": len(bounds) - 1,
+            "partitions": len(bounds) - 1,
             "shift": shift,
             "instants": instants,
             "instant_bounds": instant_bounds,
@@ -166,7 +166,7 @@ class ResampleStep:
 def multiples(marked: Points, every: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the multiples of a step between the first and the last mark of each partition."""
     some = np.diff(marked.bounds) > 0
-    first, last = np.zeros(marked.lanes, np.int64), np.full(marked.lanes, -1, np.int64)
+    first, last = np.zeros(marked.partitions, np.int64), np.full(marked.partitions, -1, np.int64)
     first[some] = -(-marked.times[marked.bounds[:-1][some]] // every)
     last[some] = marked.times[marked.bounds[1:][some] - 1] // every
     counts = np.maximum(last - first + 1, 0)
@@ -206,7 +206,7 @@ def _closed(
 
 
 def _from_first_mark(marked: Points, events: Points) -> Points:
-    """The first mark and the last event of each lane that has marks: a grid lies between them."""
+    """The first mark and the last event of each partition that has marks: a grid lies between them."""
     some = np.diff(marked.bounds) > 0
     first, last = marked.bounds[:-1][some], events.bounds[1:][some] - 1
     times = np.stack([marked.times[first], events.times[last]], axis=1).ravel()
@@ -242,7 +242,7 @@ class ChopStep:
         until = walked.until
         if self.every is not None:
             until = np.minimum(until, self._marked_until(events))
-        columns = {name: taken(each, walked.places[0]) for name, each in source.columns.items()}
+        columns = {name: taken(column, walked.places[0]) for name, column in source.columns.items()}
         made = Points(walked.bounds, walked.times, walked.marks, columns, until)
         return made if self.duration is None else self._timed(made)
 
@@ -255,14 +255,14 @@ class ChopStep:
     def _grid(self, events: Points) -> Points:
         """The multiples of the step at which something holds, as marks and nothing else."""
         if self.every is None:
-            nowhere = np.zeros(events.lanes + 1, np.int64)
+            nowhere = np.zeros(events.partitions + 1, np.int64)
             return Points(nowhere, np.zeros(0, np.int64), np.zeros(0, np.uint8), {}, events.until)
         bounds, instants = multiples(_stretches(events), self.every)
-        of_lanes = bounds[events.bounds]
-        return Points(of_lanes, instants, np.ones(len(instants), np.uint8), {}, events.until)
+        of_partitions = bounds[events.bounds]
+        return Points(of_partitions, instants, np.ones(len(instants), np.uint8), {}, events.until)
 
     def _timed(self, points: Points) -> Points:
-        """Leave the pieces alone, each a mark, beside how long it lasts; the last of a lane is open."""
+        """Leave the pieces alone, each a mark, beside how long it lasts; the last of a partition is open."""
         points = _events(points)
         lasting = np.append(points.times[1:], 0) - points.times
         ends = points.bounds[1:][np.diff(points.bounds) > 0] - 1
@@ -276,13 +276,13 @@ class ChopStep:
 
 
 def _events(points: Points) -> Points:
-    """The points that are marks, or at which the value changes; the first of a lane always."""
+    """The points that are marks, or at which the value changes; the first of a partition always."""
     changed = changes(list(points.columns.values()), points.bounds[:-1])
     return points.chosen(np.flatnonzero(changed | points.marks.view(np.bool_)))
 
 
 def _stretches(events: Points) -> Points:
-    """The first and the last instant before the next event, for each event; only itself behind the last of a lane."""
+    """The first and the last instant before the next event, for each event; only itself behind the last of a partition."""
     until = np.append(events.times[1:], 0) - 1
     last = events.bounds[1:][np.diff(events.bounds) > 0] - 1
     until[last] = events.times[last]

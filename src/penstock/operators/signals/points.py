@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.sorted_partitions.partitions import Lanes
+from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.runtime.buffers import indices, plain, room, to_arrow, values_view
 
@@ -30,14 +30,14 @@ class Points:
     marks: np.ndarray
     columns: Mapping[str, pa.Array]
     until: np.ndarray
-    multiset: Lanes | None = None
+    multiset: SortedPartitions | None = None
     joined: bool = False  # adjacent points differ in value, and marks have no meaning
 
     def __len__(self) -> int:
         return len(self.times)
 
     @property
-    def lanes(self) -> int:
+    def partitions(self) -> int:
         return len(self.bounds) - 1
 
     @cached_property
@@ -46,7 +46,7 @@ class Points:
         return defined(self.columns, len(self))
 
     @cached_property
-    def samples(self) -> Lanes:
+    def samples(self) -> SortedPartitions:
         """The marks at which the object is defined, as sorted partitions: the input of reductions."""
         if self.multiset is not None:
             return self.multiset
@@ -73,7 +73,7 @@ class Points:
         """Whether every point is a sample."""
         if self.multiset is not None or not self.marks.all():
             return False
-        return any(not each.null_count for each in self.columns.values()) or bool(self.defined.all())
+        return any(not column.null_count for column in self.columns.values()) or bool(self.defined.all())
 
     @cached_property
     def marked(self) -> Points:
@@ -85,24 +85,24 @@ class Points:
         return Points(*_chosen(self, places), self.until)
 
     def last_final(self) -> np.ndarray:
-        """The time of each lane's last final point; `until` in a lane that has none."""
+        """The time of each partition's last final point; `until` in a partition that has none."""
         some, last = self._last_final
         found = self.until.copy()
         found[some] = self.times[last[some]]
         return found
 
     def ceased(self) -> np.ndarray:
-        """Which lanes have no value behind their last final point."""
+        """Which partitions have no value behind their last final point."""
         some, last = self._last_final
-        found = np.zeros(self.lanes, np.bool_)
+        found = np.zeros(self.partitions, np.bool_)
         found[some] = ~self.defined[last[some]]
         return found
 
     @cached_property
     def _last_final(self) -> tuple[np.ndarray, np.ndarray]:
-        """Which lanes have a final point, and the place of the last."""
-        lane = np.repeat(np.arange(self.lanes), np.diff(self.bounds))
-        known = np.concatenate([[0], np.cumsum(self.times < self.until[lane])])
+        """Which partitions have a final point, and the place of the last."""
+        partition = np.repeat(np.arange(self.partitions), np.diff(self.bounds))
+        known = np.concatenate([[0], np.cumsum(self.times < self.until[partition])])
         last = self.bounds[:-1] + np.diff(known[self.bounds]) - 1
         return last >= self.bounds[:-1], last
 
@@ -125,10 +125,10 @@ def _chosen(
     return np.searchsorted(places, points.bounds), points.times[places], points.marks[places], columns
 
 
-def lanes_of(columns: Mapping[str, pa.Array], bounds: np.ndarray, times: np.ndarray) -> Lanes:
+def lanes_of(columns: Mapping[str, pa.Array], bounds: np.ndarray, times: np.ndarray) -> SortedPartitions:
     """Wrap rows that are already partitioned."""
     batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-    return Lanes(Rows(batch, times, None, None, np.ones(len(times), np.bool_)), bounds, times)
+    return SortedPartitions(Rows(batch, times, None, None, np.ones(len(times), np.bool_)), bounds, times)
 
 
 def taken(column: pa.Array, places: np.ndarray) -> pa.Array:

@@ -27,20 +27,22 @@ class Retention:
     sequential: bool
     forgets: bool
 
-    def needed(self, rows: Rows, lanes: np.ndarray, emitted: np.ndarray, sampling: Sampling) -> np.ndarray:
+    def needed(
+        self, rows: Rows, partitions: np.ndarray, emitted: np.ndarray, sampling: Sampling
+    ) -> np.ndarray:
         """Return a mask of the rows to retain; results of each partition are final before `emitted`."""
         ends = sampling.ends(rows)
         if self.forgets:
-            until = _held_until(rows, lanes, sampling.lasting) if ends is None else ends
-            since = self._back(emitted)[lanes]
+            until = _held_until(rows, partitions, sampling.lasting) if ends is None else ends
+            since = self._back(emitted)[partitions]
             return np.asarray((rows.times >= since) | (until > since))
         there = _there(rows) if self.samples > 1 else None
-        return self.needed_times(rows.times, lanes, emitted, ends, there)
+        return self.needed_times(rows.times, partitions, emitted, ends, there)
 
     def needed_times(
         self,
         all_times: np.ndarray,
-        lanes: np.ndarray,
+        partitions: np.ndarray,
         emitted: np.ndarray,
         ends: np.ndarray | None = None,
         there: np.ndarray | None = None,
@@ -48,8 +50,8 @@ class Retention:
         """Return the same mask from times and partitions; `there` marks rows with all their values."""
         if self.sequential:
             return np.ones(len(all_times), np.bool_)
-        order = np.lexsort((all_times, lanes))
-        times, own = all_times[order], lanes[order]
+        order = np.lexsort((all_times, partitions))
+        times, own = all_times[order], partitions[order]
         bounds = np.searchsorted(own, np.arange(len(emitted) + 1))
         since = emitted
         single = None if there is None else _single(times, own, there[order])
@@ -57,19 +59,19 @@ class Retention:
             since = self._before(times, own, bounds, since, single)
         keep = np.empty(len(all_times), np.bool_)
         keep[order] = times >= since[own]
-        return keep if ends is None else keep | (ends > since[lanes])
+        return keep if ends is None else keep | (ends > since[partitions])
 
     def _before(
         self,
         times: np.ndarray,
-        lanes: np.ndarray,
+        partitions: np.ndarray,
         bounds: np.ndarray,
         since: np.ndarray,
         single: np.ndarray | None,
     ) -> np.ndarray:
         """Go back `past` ticks, then `samples` samples."""
         back = self._back(since)
-        earlier = np.concatenate([[0], np.cumsum(times < back[lanes])])
+        earlier = np.concatenate([[0], np.cumsum(times < back[partitions])])
         behind = np.diff(earlier[bounds]) + bounds[:-1]  # per partition, the first row at or after `back`
         place = np.maximum(behind - self.samples, bounds[:-1])
         if single is not None:
@@ -83,12 +85,12 @@ class Retention:
         return np.where(since <= START_OF_TIME + self.past, START_OF_TIME, since - self.past)
 
 
-def _held_until(rows: Rows, lanes: np.ndarray, lasting: int | None) -> np.ndarray:
+def _held_until(rows: Rows, partitions: np.ndarray, lasting: int | None) -> np.ndarray:
     """Return when each sample ceases to hold: at the next one of its partition, after `lasting`, or at once
     without a value.
     """
-    order = np.lexsort((rows.times, lanes))
-    times, own = rows.times[order], lanes[order]
+    order = np.lexsort((rows.times, partitions))
+    times, own = rows.times[order], partitions[order]
     begins = np.ones(len(times), np.bool_)
     begins[1:] = (times[1:] != times[:-1]) | (own[1:] != own[:-1])
     first = np.flatnonzero(begins)
@@ -118,10 +120,10 @@ def _there(rows: Rows) -> np.ndarray:
     return found
 
 
-def _single(times: np.ndarray, lanes: np.ndarray, there: np.ndarray) -> np.ndarray:
+def _single(times: np.ndarray, partitions: np.ndarray, there: np.ndarray) -> np.ndarray:
     """Mark rows that certainly are one sample: rows at one time form one sample, counted if all have values."""
     follows = np.zeros(len(times), np.bool_)
-    follows[1:] = (times[1:] == times[:-1]) & (lanes[1:] == lanes[:-1])
+    follows[1:] = (times[1:] == times[:-1]) & (partitions[1:] == partitions[:-1])
     groups = np.cumsum(~follows) - 1
     whole = np.ones(int(groups[-1]) + 1 if len(groups) else 0, np.bool_)
     whole[groups[~there]] = False

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.algorithms.sort.sorting import Sorter
 from penstock.algorithms.sorted_partitions.frames import Frames
 from penstock.algorithms.sorted_partitions.partition import Partitioner, carried_view
-from penstock.algorithms.sorted_partitions.partitions import Lanes
+from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.errors import OverflowError, SignalError
 from penstock.operators.signals.points import BEGINNING, Points, lanes_of, taken
@@ -45,28 +45,32 @@ class Sampling:
     """The rule by which samples become points. `until` names the column of ends, `lasting` is the maximum
     duration.
 
-    `resolve(lanes, frames)` combines the values of each frame's rows; without it the last one counts. `single`:
+    `resolve(partitions, frames)` combines the values of each frame's rows; without it the last one counts. `single`:
     the value at an instant is read, which overlapping intervals do not have.
     """
 
     values: tuple[str, ...]
     lasting: int | None
     until: str | None
-    resolve: Callable[[Lanes, Frames], list[pa.Array]] | None
+    resolve: Callable[[SortedPartitions, Frames], list[pa.Array]] | None
     single: bool
     sorter: Sorter
     partitioner: Partitioner
 
-    def points(self, rows: Rows, numbers: np.ndarray, lanes: int, until: int) -> Points:
+    def points(self, rows: Rows, numbers: np.ndarray, partitions: int, until: int) -> Points:
         """Return the points of rows, partitioned by `numbers`."""
-        lane_by_lane = self._laid_out(rows, numbers, lanes)
-        bounds, times, order = lane_by_lane.bounds, lane_by_lane.times, lane_by_lane.order
+        partition_by_partition = self._laid_out(rows, numbers, partitions)
+        bounds, times, order = (
+            partition_by_partition.bounds,
+            partition_by_partition.times,
+            partition_by_partition.order,
+        )
         if _farthest(bounds, times) > FARTHEST:
             raise OverflowError(
                 "a time of a signal lies so far off that it cannot be moved within 64 bits; filter such rows out"
             )
-        columns = {name: lane_by_lane.columns[stored(name)] for name in self.values}
-        final = np.full(lanes, max(until, BEGINNING), np.int64)
+        columns = {name: partition_by_partition.columns[stored(name)] for name in self.values}
+        final = np.full(partitions, max(until, BEGINNING), np.int64)
         if self.until is not None:
             ends = _ends(rows.batch.column(self.until))
             ends = ends if order is None else ends[order]
@@ -77,7 +81,7 @@ class Sampling:
         """Return the ends of rows, if a column holds them; else None."""
         return None if self.until is None else _ends(rows.batch.column(self.until))
 
-    def _laid_out(self, rows: Rows, numbers: np.ndarray, lanes: int) -> _LaidOut:
+    def _laid_out(self, rows: Rows, numbers: np.ndarray, partitions: int) -> _LaidOut:
         """Sort rows by partition, then time; the counting sort moves columns of fixed width directly."""
         order = rows.order(self.sorter)
         columns = {stored(name): rows.batch.column(stored(name)) for name in self.values}
@@ -85,9 +89,9 @@ class Sampling:
         if order is not None:
             times, numbers = times[order], numbers[order]
             columns = {name: taken(column, order) for name, column in columns.items()}
-        if lanes == 1:
+        if partitions == 1:
             return _LaidOut(np.array([0, len(times)]), times, order, columns)
-        partition = self.partitioner.partition(numbers, lanes)
+        partition = self.partitioner.partition(numbers, partitions)
         plain = {name: carried_view(column) for name, column in columns.items()}
         carried = {name: each for name, each in plain.items() if each is not None}
         moved = [] if len(carried) == len(columns) and self.until is None else [np.arange(len(times))]
@@ -118,7 +122,7 @@ class Sampling:
         lo = np.flatnonzero(first)
         hi = np.append(lo[1:], len(times))
         if self.resolve is None:
-            joined: Mapping[str, pa.Array] = {name: taken(each, hi - 1) for name, each in columns.items()}
+            joined: Mapping[str, pa.Array] = {name: taken(column, hi - 1) for name, column in columns.items()}
         else:
             made = self.resolve(lanes_of(columns, bounds, times), Frames(lo, hi, times[lo], times[lo]))
             joined = dict(zip(columns, made, strict=True))
@@ -159,12 +163,14 @@ class Sampling:
         """List the samples that hold between adjacent starts and ends; resolve them, or keep them as a multiset."""
         at, marks, lo, members, new_bounds = _active(bounds, times, ends)
         if self.resolve is None:
-            nothing = {name: pa.nulls(len(at), each.type) for name, each in columns.items()}
+            nothing = {name: pa.nulls(len(at), column.type) for name, column in columns.items()}
             return Points(new_bounds, at, marks, nothing, final, lanes_of(columns, bounds, times))
         hi = np.append(lo[1:], len(members))
-        several = {name: taken(each, members) for name, each in columns.items()}
-        lanes = lanes_of(several, np.append(0, hi[new_bounds[1:] - 1]) if len(at) else bounds, times[members])
-        made = self.resolve(lanes, Frames(lo, hi, at, at))
+        several = {name: taken(column, members) for name, column in columns.items()}
+        partitions = lanes_of(
+            several, np.append(0, hi[new_bounds[1:] - 1]) if len(at) else bounds, times[members]
+        )
+        made = self.resolve(partitions, Frames(lo, hi, at, at))
         return Points(new_bounds, at, marks, dict(zip(columns, made, strict=True)), final)
 
 
@@ -207,7 +213,7 @@ def _ended(
         bounds + added[bounds],
         np.where(is_end, ends[places], times[places]),
         (~is_end).astype(np.uint8),
-        {name: taken(each, np.where(is_end, -1, places)) for name, each in columns.items()},
+        {name: taken(column, np.where(is_end, -1, places)) for name, column in columns.items()},
         final,
     )
 
@@ -218,14 +224,14 @@ def _active(
     """Return the instants at which samples start or end, a mask of the starts, and the samples that hold after
     each.
     """
-    rows, lanes = len(times), len(bounds) - 1
-    lane = np.repeat(np.arange(lanes), np.diff(bounds))
+    rows, partitions = len(times), len(bounds) - 1
+    partition = np.repeat(np.arange(partitions), np.diff(bounds))
     ending = np.flatnonzero(ends != END_OF_TIME)
-    number, instants, lane_of = _numbered(
-        np.concatenate([lane, lane[ending]]), np.concatenate([times, ends[ending]])
+    number, instants, partition_of = _numbered(
+        np.concatenate([partition, partition[ending]]), np.concatenate([times, ends[ending]])
     )
-    new_bounds = np.searchsorted(lane_of, np.arange(lanes + 1))
-    first, last = number[:rows], new_bounds[lane + 1]
+    new_bounds = np.searchsorted(partition_of, np.arange(partitions + 1))
+    first, last = number[:rows], new_bounds[partition + 1]
     last[ending] = number[rows:]
     begins = np.zeros(len(instants), np.uint8)
     begins[first] = 1
@@ -237,12 +243,12 @@ def _active(
     return instants, begins, firsts, samples[np.argsort(at, kind="stable")], new_bounds
 
 
-def _numbered(lanes: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _numbered(partitions: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Number the distinct times of all partitions in order; return each number's time and partition."""
-    order = np.lexsort((times, lanes))
+    order = np.lexsort((times, partitions))
     new = np.ones(len(order), np.bool_)
-    new[1:] = (np.diff(times[order]) != 0) | (np.diff(lanes[order]) != 0)
+    new[1:] = (np.diff(times[order]) != 0) | (np.diff(partitions[order]) != 0)
     number = np.empty(len(order), np.int64)
     number[order] = np.cumsum(new) - 1
     kept = order[new]
-    return number, times[kept], lanes[kept]
+    return number, times[kept], partitions[kept]

@@ -23,7 +23,7 @@ from penstock.operators.signals.intervals import (
     merged_batch,
     no_runs,
 )
-from penstock.operators.signals.keys import LaneKeys, as_type
+from penstock.operators.signals.keys import PartitionKeys, as_type
 from penstock.operators.signals.objects import BEGINNING_OF_KEYS, Step
 from penstock.operators.signals.points import BEGINNING, Points
 from penstock.operators.signals.retention import Retention
@@ -44,7 +44,7 @@ from penstock.state.state_table import (
 )
 from penstock.types.time import Time
 
-FEW_LANES = 1 << 8  # unused partitions that do not justify renumbering
+FEW_PARTITIONS = 1 << 8  # unused partitions that do not justify renumbering
 
 
 @dataclass
@@ -62,8 +62,8 @@ class Taker:
     def __post_init__(self) -> None:
         self.rows = no_rows(self.schema)
 
-    def take(self, flow: TimedBatch) -> None:
-        made = self.rows_stage.push(0, [flow])
+    def take(self, timed_batch: TimedBatch) -> None:
+        made = self.rows_stage.push(0, [timed_batch])
         self.rows = self.rows.followed_by(self._samples(arrived(made, self.schema, self.time)))
 
     def load(self, table: pa.Table) -> None:
@@ -112,7 +112,7 @@ class SignalStage:
     interleaver: Interleaver
     watermark: int = field(init=False, default=START_OF_TIME)
     marks: list[int] = field(init=False)
-    keys: LaneKeys = field(init=False)
+    keys: PartitionKeys = field(init=False)
     emitted: np.ndarray = field(init=False)
     used: np.ndarray = field(init=False)
     runs: Runs = field(init=False)
@@ -120,14 +120,14 @@ class SignalStage:
     def __post_init__(self) -> None:
         self.marks = [START_OF_TIME] * len(self.times)
         layout = self.layout
-        self.keys = LaneKeys(layout.keys, layout.key_types, self.new_index, self.interleaver.threads)
+        self.keys = PartitionKeys(layout.keys, layout.key_types, self.new_index, self.interleaver.threads)
         self.emitted = np.zeros(0, np.int64)
         self.used = np.zeros(0, np.bool_)
         self.runs = no_runs(self.layout.values)
 
-    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
-        for flow in flows:
-            timely = self._on_time(port, flow)
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
+        for timed_batch in timed_batches:
+            timely = self._on_time(port, timed_batch)
             if timely.batch.num_rows:
                 for taker in self.takers:
                     if taker.port == port:
@@ -143,7 +143,7 @@ class SignalStage:
         batch = self._emit()
         return ([TimedBatch(batch, counted=True)] if batch.num_rows else []), self._ahead()
 
-    def _on_time(self, port: int, flow: TimedBatch) -> TimedBatch:
+    def _on_time(self, port: int, timed_batch: TimedBatch) -> TimedBatch:
         """Drop and count late rows: those before the smallest watermark of all inputs."""
         time = self.times[port]
 
@@ -151,21 +151,21 @@ class SignalStage:
             others = min(
                 (mark for other, mark in enumerate(self.marks) if other != port), default=END_OF_TIME
             )
-            times = ticks_of(flow.batch.column(time.column), time.shift)
+            times = ticks_of(timed_batch.batch.column(time.column), time.shift)
             return np.asarray(times < np.minimum(arrival_watermarks, others))
 
-        return on_time(flow, self.metrics, late)
+        return on_time(timed_batch, self.metrics, late)
 
     # -- evaluation ----------------------------------------------------------------------------------
 
     def _emit(self) -> pa.RecordBatch:
         released, numbers = self._released()
-        lanes = len(self.keys)
+        partitions = len(self.keys)
         objects: dict[str, Points] = {
-            taker.name: taker.sampling.points(rows, number, lanes, self.watermark)
+            taker.name: taker.sampling.points(rows, number, partitions, self.watermark)
             for taker, rows, number in zip(self.takers, released, numbers, strict=True)
         }
-        objects[BEGINNING_OF_KEYS] = _beginning(list(objects.values()), lanes, self.watermark)
+        objects[BEGINNING_OF_KEYS] = _beginning(list(objects.values()), partitions, self.watermark)
         for name, step in self.steps.items():
             if isinstance(step, FusedStep) and name == self.layout.output and not self.layout.pieces:
                 objects[name] = step.joined(objects, self.emitted)
@@ -206,7 +206,7 @@ class SignalStage:
         for step in self._filters.values():
             step.forget(self.retention, self.emitted)
         self.used = np.full(len(self.keys), not self.retention.forgets)
-        self.used[self.runs.lane] = True
+        self.used[self.runs.partition] = True
         for taker, rows, number in zip(self.takers, released, numbers, strict=True):
             if self.watermark == END_OF_TIME:
                 taker.rows = no_rows(taker.schema)
@@ -216,16 +216,16 @@ class SignalStage:
             taker.rows = rows.chosen(needed).followed_by(
                 taker.rows.chosen(taker.rows.times >= self.watermark)
             )
-        self._forget_lanes()
+        self._forget_partitions()
 
-    def _forget_lanes(self) -> None:
+    def _forget_partitions(self) -> None:
         """Drop unused partitions once they outnumber the used ones."""
-        lanes = np.flatnonzero(self.used)
-        if not self.layout.keys or len(self.used) - len(lanes) <= max(FEW_LANES, len(lanes)):
+        partitions = np.flatnonzero(self.used)
+        if not self.layout.keys or len(self.used) - len(partitions) <= max(FEW_PARTITIONS, len(partitions)):
             return
-        self.keys.keep(lanes)
-        self.runs = replace(self.runs, lane=np.searchsorted(lanes, self.runs.lane))
-        self.emitted, self.used = self.emitted[lanes], np.ones(len(lanes), np.bool_)
+        self.keys.keep(partitions)
+        self.runs = replace(self.runs, partition=np.searchsorted(partitions, self.runs.partition))
+        self.emitted, self.used = self.emitted[partitions], np.ones(len(partitions), np.bool_)
 
     @property
     def _filters(self) -> dict[str, FeedbackStep]:
@@ -254,25 +254,27 @@ class SignalStage:
         }
         filters = {f"filter_{name}": step.save() for name, step in self._filters.items()}
         taken = scalars(watermark=self.watermark, **numbered)
-        return {"marks": taken, "lanes": self._kept_lanes(), **rows, **filters}
+        return {"marks": taken, "partitions": self._kept_partitions(), **rows, **filters}
 
-    def _kept_lanes(self) -> StateTable:
+    def _kept_partitions(self) -> StateTable:
         """Return the key, progress and open interval of each used partition."""
-        lanes = np.flatnonzero(self.used)
+        partitions = np.flatnonzero(self.used)
         places = np.full(len(self.used), -1, np.int64)
-        places[self.runs.lane] = np.arange(len(self.runs))
-        place = places[lanes]
-        keys = [key.take(indices(lanes)) for key in self.keys.values()]
+        places[self.runs.partition] = np.arange(len(self.runs))
+        place = places[partitions]
+        keys = [key.take(indices(partitions)) for key in self.keys.values()]
         columns = {
             **{f"key:{name}": plain(key) for name, key in zip(self.layout.keys, keys, strict=True)},
-            "lane": indices(np.arange(len(lanes))),
-            "emitted": indices(self.emitted[lanes]),
+            "partition": indices(np.arange(len(partitions))),
+            "emitted": indices(self.emitted[partitions]),
             "open": indices((place >= 0).astype(np.int64)),
-            "start": indices(self.runs.start[place] if len(self.runs) else np.zeros(len(lanes), np.int64)),
+            "start": indices(
+                self.runs.start[place] if len(self.runs) else np.zeros(len(partitions), np.int64)
+            ),
             **{f"value:{name}": plain(c.take(_or_null(place))) for name, c in self.runs.columns.items()},
         }
         table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
-        return StateTable(table, tuple(f"key:{name}" for name in self.layout.keys), ("lane",))
+        return StateTable(table, tuple(f"key:{name}" for name in self.layout.keys), ("partition",))
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         saved = read_scalars(tables["marks"])
@@ -281,35 +283,35 @@ class SignalStage:
         for place, taker in enumerate(self.takers):
             if f"rows_{place}" in tables:
                 taker.load(tables[f"rows_{place}"])
-        if "lanes" in tables:
-            self._load_lanes(numbered_from_zero(tables["lanes"], "lane"))
+        if "partitions" in tables:
+            self._load_partitions(numbered_from_zero(tables["partitions"], "partition"))
         for name, step in self._filters.items():
             if f"filter_{name}" in tables:
                 step.load(tables[f"filter_{name}"], len(self.emitted))
 
-    def _load_lanes(self, table: pa.Table) -> None:
+    def _load_partitions(self, table: pa.Table) -> None:
         self.keys.load([array_of(table, f"key:{name}") for name in self.layout.keys], table.num_rows)
         self.emitted = integers(table, "emitted").copy()
         self.used = np.ones(len(self.emitted), np.bool_)
-        lanes = np.flatnonzero(integers(table, "open"))
+        partitions = np.flatnonzero(integers(table, "open"))
         columns = {
-            each.name: as_type(array_of(table, f"value:{each.name}").take(indices(lanes)), each.type)
-            for each in self.layout.values
+            value.name: as_type(array_of(table, f"value:{value.name}").take(indices(partitions)), value.type)
+            for value in self.layout.values
         }
-        start = integers(table, "start")[lanes]
-        require((start < self.emitted[lanes]).all(), "the open intervals of a signal")
-        self.runs = Runs(lanes, start, np.full(len(lanes), END_OF_TIME, np.int64), columns)
+        start = integers(table, "start")[partitions]
+        require((start < self.emitted[partitions]).all(), "the open intervals of a signal")
+        self.runs = Runs(partitions, start, np.full(len(partitions), END_OF_TIME, np.int64), columns)
 
 
-def _beginning(samples: Sequence[Points], lanes: int, watermark: int) -> Points:
+def _beginning(samples: Sequence[Points], partitions: int, watermark: int) -> Points:
     """Return the first instant of each partition, as points without marks or values.
 
     A partition without samples may begin at any time from the watermark on; a partition begins only once.
     """
-    first = np.full(lanes, END_OF_TIME, np.int64)
-    for each in samples:
-        some = np.diff(each.bounds) > 0
-        first[some] = np.minimum(first[some], each.times[each.bounds[:-1][some]])
+    first = np.full(partitions, END_OF_TIME, np.int64)
+    for sample in samples:
+        some = np.diff(sample.bounds) > 0
+        first[some] = np.minimum(first[some], sample.times[sample.bounds[:-1][some]])
     some = first != END_OF_TIME
     bounds = np.concatenate([[0], np.cumsum(some)])
     until = np.where(some, END_OF_TIME, max(watermark, BEGINNING))

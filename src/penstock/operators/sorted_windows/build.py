@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.sorted_partitions.build import (
     FrameReducers,
-    lane_layout,
+    partition_layout,
     shape_of_windows,
     sorter,
 )
@@ -29,7 +29,7 @@ from penstock.algorithms.sorted_partitions.frames import (
     GridFraming,
     UnboundedFraming,
 )
-from penstock.algorithms.sorted_partitions.partitions import Lanes, Layout
+from penstock.algorithms.sorted_partitions.partitions import Layout, SortedPartitions
 from penstock.algorithms.sorted_partitions.results import (
     AppliedResults,
     Reductions,
@@ -61,7 +61,7 @@ from penstock.types.windows import (
     Unbounded,
 )
 
-Emission = Callable[[Lanes, int], list[pa.RecordBatch]]
+Emission = Callable[[SortedPartitions, int], list[pa.RecordBatch]]
 
 
 def sorted_windows(
@@ -80,7 +80,7 @@ def reducers(op: ph.SortedWindows, given: ph.Node, kernel_factory: KernelFactory
         given.schema,
         given.clock.stored,
         frame_reductions(op.reductions),
-        tuple(each.algorithm for each in op.reductions),
+        tuple(reduction.algorithm for reduction in op.reductions),
         shape_of_windows(op.window, op.keys),
         kernel_factory,
     )
@@ -98,7 +98,7 @@ class _Build:
     def stage(self, context: Context) -> SortedWindowStage:
         op = self.op
         keys = (*op.keys, *WINDOW_BOUNDS) if self._carried else op.keys
-        layout = lane_layout(keys, self.columns, self.kernel_factory, context.engine.workers)
+        layout = partition_layout(keys, self.columns, self.kernel_factory, context.engine.workers)
         framing = self._framing(layout)
         time, release = self._clocks
         rows = self.given.schema, time, release, context.metrics

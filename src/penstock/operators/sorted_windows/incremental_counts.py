@@ -42,8 +42,8 @@ class IncrementalCounts:
         self.table = KeyedTable(self.program, OF_KEYS, {}, key_states=(STATE,))
         self.ahead = OrderedArrivals(self.schema, self.time, self.results.sorter, self.metrics)
 
-    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
-        self.ahead.add(flows)
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
+        self.ahead.add(timed_batches)
         return []
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:

@@ -50,11 +50,13 @@ class IncrementalSessions:
         self.marks = np.array([NONE, 0, 0])
         self.nothing = joined([], self.schema)
 
-    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
         """Keep rows until time advances: a union pushes the rows of each input separately, and lateness needs all."""
-        self.pending += [flow for flow in flows if flow.batch.num_rows]
-        rows = sum(flow.batch.num_rows for flow in self.pending)
-        if rows > MOST_PENDING and all(flow.arrival_watermarks is None for flow in self.pending):
+        self.pending += [timed_batch for timed_batch in timed_batches if timed_batch.batch.num_rows]
+        rows = sum(timed_batch.batch.num_rows for timed_batch in self.pending)
+        if rows > MOST_PENDING and all(
+            timed_batch.arrival_watermarks is None for timed_batch in self.pending
+        ):
             return self._admit(self.watermark)
         return []
 
@@ -72,27 +74,31 @@ class IncrementalSessions:
 
     def _admit(self, watermark: int) -> list[TimedBatch]:
         """Add the pending rows in the order of arrival, and emit the sessions that are complete."""
-        flows, self.pending = self.pending, []
-        batch = joined([flow.batch for flow in flows], self.schema) if flows else self.nothing
+        timed_batches, self.pending = self.pending, []
+        batch = (
+            joined([timed_batch.batch for timed_batch in timed_batches], self.schema)
+            if timed_batches
+            else self.nothing
+        )
         given = {
             "gap": self.gap,
             "watermark": watermark,
             "final": watermark == END_OF_TIME,
             "marks": self.marks,
         }
-        if all(flow.arrival_watermarks is None for flow in flows):
+        if all(timed_batch.arrival_watermarks is None for timed_batch in timed_batches):
             found = self.results.batches(self.table, self.table.run(batch, TRUSTING, given))
-            for flow in flows:
-                self.metrics.accepted += 0 if flow.counted else flow.batch.num_rows
+            for timed_batch in timed_batches:
+                self.metrics.accepted += 0 if timed_batch.counted else timed_batch.batch.num_rows
             return found
-        arrival = np.concatenate([arrival_marks(flow) for flow in flows])
-        order = arrival_order(flows)
+        arrival = np.concatenate([arrival_marks(timed_batch) for timed_batch in timed_batches])
+        order = arrival_order(timed_batches)
         if order is not None:
             batch, arrival = taken(batch, order), arrival[order]
         late = np.zeros(len(arrival), np.uint8)
         run = self.table.run(batch, JUDGING, {**given, "arrival": arrival, "late": late})
         found = self.results.batches(self.table, run)
-        count_late(flows, late.astype(np.bool_), order, self.metrics)
+        count_late(timed_batches, late.astype(np.bool_), order, self.metrics)
         return found
 
     # -- keys ----------------------------------------------------------------------------------------
@@ -173,8 +179,8 @@ class IncrementalSessions:
             "due": moved(last, self.gap),
             "heap": slots,
         }
-        for name, each in values.items():
-            arrays[name][:count] = each
+        for name, value in values.items():
+            arrays[name][:count] = value
         table.load_states(STATE, saved, slots)
         self.marks[:] = NONE, count, count
         by_key = np.lexsort((start, owner))  # oldest first

@@ -12,7 +12,7 @@ from penstock.operators.plain_rows import (
     Rows,
     bounds_of,
     frames,
-    lanes,
+    partitions,
     reduced,
     with_reduced,
 )
@@ -22,7 +22,7 @@ from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow
 
 def sorted_windows(op: ph.SortedWindows, node: ph.Node, given: ph.Node, samples: Rows) -> Rows:
     """Return one row per window and key, each window's rows, or what a function makes of them."""
-    found = frames(op.window, lanes(_timed(op, given, samples), op.keys, given.clock))
+    found = frames(op.window, partitions(_timed(op, given, samples), op.keys, given.clock))
     match op.output:
         case "aggregate":
             return [_aggregated(op, node, given, each) for each in found]
@@ -39,7 +39,8 @@ def _timed(op: ph.SortedWindows, given: ph.Node, samples: Rows) -> Rows:
     column = given.clock.column
     least = {column: -given.clock.shift}
     return [
-        each if each.row.get(column) is not None else Sample(each.row | least, each.rank) for each in samples
+        sample if sample.row.get(column) is not None else Sample(sample.row | least, sample.rank)
+        for sample in samples
     ]
 
 
@@ -54,13 +55,13 @@ def _attached(
     op: ph.SortedWindows, node: ph.Node, given: ph.Node, samples: Rows, found: list[FrameRows]
 ) -> Rows:
     """Repeat each row once per window that holds it, ordered by window, then by the order of arrival."""
-    places = {each.rank: place for place, each in enumerate(samples)}
+    places = {sample.rank: place for place, sample in enumerate(samples)}
     made = []
     for window, _, members in found:
         values = reduced(op.reductions, [members], given.schema)
-        for each in members:
-            row = with_reduced(each.row | bounds_of(window), values, node.schema)
-            made.append(((window[::-1], places[each.rank]), Sample(row, ((), window, *each.rank))))
+        for member in members:
+            row = with_reduced(member.row | bounds_of(window), values, node.schema)
+            made.append(((window[::-1], places[member.rank]), Sample(row, ((), window, *member.rank))))
     return [each for _, each in sorted(made, key=lambda pair: pair[0])]
 
 
@@ -71,5 +72,5 @@ def _applied(apply: ph.Apply, op: ph.SortedWindows, node: ph.Node, given: ph.Nod
     values = [canonical(members[0].row[name]) for name in op.keys]
     head = bounds_of(window) | dict(zip(keys, values, strict=True))
     columns = pa.schema([given.schema.field(name) for name in apply.columns])
-    made = as_table(apply.function(to_table([each.row for each in members], columns)), node.schema, names)
+    made = as_table(apply.function(to_table([member.row for member in members], columns)), node.schema, names)
     return [Sample(head | row, ((), window[0], *key, place)) for place, row in enumerate(to_rows(made))]

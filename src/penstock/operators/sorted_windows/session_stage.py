@@ -27,18 +27,18 @@ class SessionStage(SortedWindowStage):
     lateness: SessionLateness
     pending: list[TimedBatch] = field(init=False, default_factory=list)
 
-    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
-        if not self.pending and all(flow.arrival_watermarks is None for flow in flows):
-            return super().push(port, flows)
-        self.pending += [flow for flow in flows if flow.batch.num_rows]
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
+        if not self.pending and all(timed_batch.arrival_watermarks is None for timed_batch in timed_batches):
+            return super().push(port, timed_batches)
+        self.pending += [timed_batch for timed_batch in timed_batches if timed_batch.batch.num_rows]
         return []
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         made = self._admit() if self.pending else []
-        flows, ahead = super().advance(port, watermark)
+        timed_batches, ahead = super().advance(port, watermark)
         if self.lateness.crowded(self.watermark):
             self.lateness.forget(self.waiting.rows, self.watermark)
-        return made + flows, ahead
+        return made + timed_batches, ahead
 
     def save(self) -> Mapping[str, StateTable]:
         kept = super().save()
@@ -52,16 +52,16 @@ class SessionStage(SortedWindowStage):
 
     def _admit(self) -> list[TimedBatch]:
         """Decide which of the pending rows are late, and buffer the others."""
-        flows, self.pending = self.pending, []
+        timed_batches, self.pending = self.pending, []
         rows, marks = (
-            arrived(flows, self.schema, self.time),
-            np.concatenate([arrival_marks(flow) for flow in flows]),
+            arrived(timed_batches, self.schema, self.time),
+            np.concatenate([arrival_marks(timed_batch) for timed_batch in timed_batches]),
         )
-        order = arrival_order(flows)
+        order = arrival_order(timed_batches)
         if order is not None:
             rows, marks = rows.chosen(order), marks[order]
         judged = self.lateness.judge(rows, marks, self.waiting)
-        count_late(flows, judged.late, order, self.metrics)
+        count_late(timed_batches, judged.late, order, self.metrics)
         return self._added(rows, judged, marks)
 
     def _added(self, rows: Rows, judged: Judged, marks: np.ndarray) -> list[TimedBatch]:
@@ -74,34 +74,36 @@ class SessionStage(SortedWindowStage):
         return made
 
 
-def arrival_marks(flow: TimedBatch) -> np.ndarray:
+def arrival_marks(timed_batch: TimedBatch) -> np.ndarray:
     """The watermark at the arrival of each row."""
     return (
-        np.full(flow.batch.num_rows, START_OF_TIME)
-        if flow.arrival_watermarks is None
-        else flow.arrival_watermarks
+        np.full(timed_batch.batch.num_rows, START_OF_TIME)
+        if timed_batch.arrival_watermarks is None
+        else timed_batch.arrival_watermarks
     )
 
 
-def arrival_order(flows: list[TimedBatch]) -> np.ndarray | None:
+def arrival_order(timed_batches: list[TimedBatch]) -> np.ndarray | None:
     """The order of rows from several inputs of a union by row number in the stream; None if they are in order."""
-    traces = [flow.trace for flow in flows if flow.trace is not None]
-    if len({flow.branch for flow in flows}) == 1 or len(traces) < len(flows):
+    traces = [timed_batch.trace for timed_batch in timed_batches if timed_batch.trace is not None]
+    if len({timed_batch.branch for timed_batch in timed_batches}) == 1 or len(traces) < len(timed_batches):
         return None
     return np.argsort(np.concatenate([trace.rows for trace in traces]), kind="stable")
 
 
-def count_late(flows: list[TimedBatch], late: np.ndarray, order: np.ndarray | None, metrics: Metrics) -> None:
+def count_late(
+    timed_batches: list[TimedBatch], late: np.ndarray, order: np.ndarray | None, metrics: Metrics
+) -> None:
     """Count and record the late rows of each flow; `late` is in the order of arrival."""
     if order is not None:
         arrived_late, late = late, np.zeros_like(late)
         late[order] = arrived_late
     begin = 0
-    for flow in flows:
-        own = late[begin : begin + flow.batch.num_rows]
+    for timed_batch in timed_batches:
+        own = late[begin : begin + timed_batch.batch.num_rows]
         begin += len(own)
-        flow.note(own)
-        if not flow.counted:
+        timed_batch.note(own)
+        if not timed_batch.counted:
             missed = int(np.count_nonzero(own))
             metrics.late += missed
             metrics.accepted += len(own) - missed

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.algorithms.sorted_partitions.frames import Gate
 from penstock.algorithms.sorted_partitions.implied_time import arrived_implied
-from penstock.algorithms.sorted_partitions.partitions import Lanes, Layout
+from penstock.algorithms.sorted_partitions.partitions import Layout, SortedPartitions
 from penstock.algorithms.sorted_partitions.pending_rows import PendingRows
 from penstock.algorithms.sorted_partitions.rows import arrived, rows_back
 from penstock.runtime.buffers import ticks_of
@@ -29,7 +29,7 @@ from penstock.types.time import Time
 class SortedWindowStage:
     """Windows of one type over rows sorted by key and time.
 
-    `emission(lanes, watermark)` returns the results that are new at a watermark. If `repeats_rows`, the results are the
+    `emission(partitions, watermark)` returns the results that are new at a watermark. If `repeats_rows`, the results are the
     rows of windows with their original times, which are older than the watermark. Rows are ordered by `time`, and
     processed once the watermark has passed their `release` time: the same, except for rows that carry a window and are
     released at its end. Batches with an implied time lack its column.
@@ -37,7 +37,7 @@ class SortedWindowStage:
 
     gate: Gate
     layout: Layout
-    emission: Callable[[Lanes, int], list[pa.RecordBatch]]
+    emission: Callable[[SortedPartitions, int], list[pa.RecordBatch]]
     repeats_rows: bool
     schema: pa.Schema
     time: Time
@@ -50,12 +50,12 @@ class SortedWindowStage:
     def __post_init__(self) -> None:
         self.waiting = PendingRows(self.schema)
 
-    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
         """Buffer rows. Before a partly late row is added, emit the windows that were complete at its arrival."""
         made: list[TimedBatch] = []
         waiting: list[TimedBatch] = []
-        for flow in flows:
-            for part, complete in self._parts(self._on_time(flow)):
+        for timed_batch in timed_batches:
+            for part, complete in self._parts(self._on_time(timed_batch)):
                 if complete > self.watermark:
                     self._add(waiting)
                     waiting = []
@@ -65,12 +65,12 @@ class SortedWindowStage:
         return made
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
-        flows: list[TimedBatch] = []
+        timed_batches: list[TimedBatch] = []
         if watermark > self.watermark:
             self.looked = watermark == END_OF_TIME or self.gate.completes(self.watermark, watermark)
-            flows = self._emit(watermark) if self.looked else []
+            timed_batches = self._emit(watermark) if self.looked else []
             self.watermark = watermark
-        return flows, self._ahead()
+        return timed_batches, self._ahead()
 
     def _settle(self) -> None:
         """Process the buffered rows, so that the saved state does not depend on when that last happened; no window is complete."""
@@ -92,13 +92,13 @@ class SortedWindowStage:
 
     # -- rows ----------------------------------------------------------------------------------------
 
-    def _on_time(self, flow: TimedBatch) -> TimedBatch:
+    def _on_time(self, timed_batch: TimedBatch) -> TimedBatch:
         timely = on_time(
-            flow,
+            timed_batch,
             self.metrics,
-            lambda arrival_watermarks: self.gate.late(self._released(flow.batch), arrival_watermarks),
+            lambda arrival_watermarks: self.gate.late(self._released(timed_batch.batch), arrival_watermarks),
         )
-        if not flow.counted and timely.arrival_watermarks is not None:
+        if not timed_batch.counted and timely.arrival_watermarks is not None:
             self.metrics.partly_late += self.gate.partly_late(
                 self._released(timely.batch), timely.arrival_watermarks
             )
@@ -107,19 +107,19 @@ class SortedWindowStage:
     def _released(self, batch: pa.RecordBatch) -> np.ndarray:
         return ticks_of(batch.column(self.release.column), self.release.shift)
 
-    def _parts(self, flow: TimedBatch) -> Iterator[tuple[TimedBatch, int]]:
+    def _parts(self, timed_batch: TimedBatch) -> Iterator[tuple[TimedBatch, int]]:
         """Split before each row behind its arrival watermark, if windows are newly complete at that watermark."""
         begin, upto = 0, START_OF_TIME
-        if flow.arrival_watermarks is not None:
-            for row in np.flatnonzero(self._released(flow.batch) < flow.arrival_watermarks):
-                before, now = max(self.watermark, upto), int(flow.arrival_watermarks[row])
+        if timed_batch.arrival_watermarks is not None:
+            for row in np.flatnonzero(self._released(timed_batch.batch) < timed_batch.arrival_watermarks):
+                before, now = max(self.watermark, upto), int(timed_batch.arrival_watermarks[row])
                 if now > before and self.gate.completes(before, now):
-                    yield _part(flow, begin, int(row)), upto
+                    yield _part(timed_batch, begin, int(row)), upto
                     begin, upto = int(row), now
-        yield _part(flow, begin, flow.batch.num_rows), upto
+        yield _part(timed_batch, begin, timed_batch.batch.num_rows), upto
 
-    def _add(self, flows: list[TimedBatch]) -> None:
-        some = [flow for flow in flows if flow.batch.num_rows]
+    def _add(self, timed_batches: list[TimedBatch]) -> None:
+        some = [timed_batch for timed_batch in timed_batches if timed_batch.batch.num_rows]
         if some:
             take_in = arrived if self.time.period is None else arrived_implied
             self.waiting.add(take_in(some, self.schema, self.time))
@@ -131,11 +131,13 @@ class SortedWindowStage:
         self.watermark = watermark
         rows = self.waiting.take()
         ahead = self._released(rows.batch) >= watermark if watermark != END_OF_TIME else None
-        lanes = self.layout.lanes(rows if ahead is None else rows.chosen(~ahead))
-        made = self.emission(lanes, watermark)
+        partitions = self.layout.partitions(rows if ahead is None else rows.chosen(~ahead))
+        made = self.emission(partitions, watermark)
         if ahead is not None:
-            needed = lanes.rows(np.flatnonzero(self.gate.needed(lanes, watermark)))
-            kept = lanes.came.chosen(np.sort(needed)).seen()  # in arrival order: ties stay in order
+            needed = partitions.rows(np.flatnonzero(self.gate.needed(partitions, watermark)))
+            kept = partitions.arrived_rows.chosen(
+                np.sort(needed)
+            ).seen()  # in arrival order: ties stay in order
             self.waiting.replace(kept.followed_by(rows.chosen(ahead)))
         return [TimedBatch(batch, counted=True) for batch in made if batch.num_rows]
 
@@ -146,14 +148,14 @@ class SortedWindowStage:
         return max(min(self.waiting.oldest, self.gate.oldest(self.watermark)), START_OF_TIME)
 
 
-def _part(flow: TimedBatch, begin: int, end: int) -> TimedBatch:
-    if begin == 0 and end == flow.batch.num_rows:
-        return replace(flow, arrival_watermarks=None)
+def _part(timed_batch: TimedBatch, begin: int, end: int) -> TimedBatch:
+    if begin == 0 and end == timed_batch.batch.num_rows:
+        return replace(timed_batch, arrival_watermarks=None)
     rows = end - begin
     return TimedBatch(
-        flow.batch.slice(begin, rows),
+        timed_batch.batch.slice(begin, rows),
         None,
-        flow.first_row + begin,
-        None if flow.sequence is None else flow.sequence.slice(begin, rows),
-        flow.branch,
+        timed_batch.first_row + begin,
+        None if timed_batch.sequence is None else timed_batch.sequence.slice(begin, rows),
+        timed_batch.branch,
     )

@@ -36,8 +36,8 @@ class TopKStage:
     time: Time
     sorter: Sorter
 
-    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
-        self.held.add(flows)
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
+        self.held.add(timed_batches)
         return []
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:

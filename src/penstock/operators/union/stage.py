@@ -27,7 +27,7 @@ class MergeStage:
         self.origins = origins
         self.watermarks = [START_OF_TIME] * len(origins)
 
-    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
         elsewhere = (
             mark
             for mark, origin in zip(self.watermarks, self.origins, strict=True)
@@ -36,13 +36,13 @@ class MergeStage:
         others = min(elsewhere, default=END_OF_TIME)
         return [
             replace(
-                flow,
+                timed_batch,
                 arrival_watermarks=None
-                if flow.arrival_watermarks is None
-                else np.minimum(flow.arrival_watermarks, others),
-                branch=flow.branch * len(self.origins) + port,
+                if timed_batch.arrival_watermarks is None
+                else np.minimum(timed_batch.arrival_watermarks, others),
+                branch=timed_batch.branch * len(self.origins) + port,
             )
-            for flow in flows
+            for timed_batch in timed_batches
         ]
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:

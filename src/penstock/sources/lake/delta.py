@@ -95,7 +95,7 @@ def _physical_names(table: Any) -> dict[str, str]:
     if mode == "none":
         return {}
     fields = json.loads(table.schema().to_json())["fields"]
-    return {each["name"]: each["metadata"].get(_PHYSICAL, each["name"]) for each in fields}
+    return {field["name"]: field["metadata"].get(_PHYSICAL, field["name"]) for field in fields}
 
 
 def _added(path: str, table: Any, physical: Mapping[str, str], access: Access) -> dict[str, Partition]:

@@ -98,7 +98,7 @@ def _in_folder(folder: Path) -> tuple[str | None, dict[str, str]]:
     """Return the version that a folder's hint names, and its files by name."""
     hint = folder / _HINT
     named = hint.read_text(encoding="utf-8").strip() if hint.is_file() else None
-    return named, {each.name: str(each) for each in folder.glob("*.metadata.json")}
+    return named, {path.name: str(path) for path in folder.glob("*.metadata.json")}
 
 
 def _in_store(table: str, access: Access) -> tuple[str | None, dict[str, str]]:
@@ -171,8 +171,8 @@ def _vector(where: str, file: str, access: Access) -> Numbers:
     from penstock.sources.lake.vectors import rows_of  # noqa: PLC0415 - loads dependencies of pyiceberg
 
     puffin = PuffinFile(access.read(where) if access.reaches(where) else Path(where).read_bytes())
-    blobs = [each for each in puffin.footer.blobs if each.properties.get(_DATA_FILE) == file]
-    parts = [rows_of(where, puffin.get_blob_payload(each)) for each in blobs]
+    blobs = [blob for blob in puffin.footer.blobs if blob.properties.get(_DATA_FILE) == file]
+    parts = [rows_of(where, puffin.get_blob_payload(blob)) for blob in blobs]
     return np.concatenate([*parts, np.zeros(0, np.int64)]).astype(np.int64)
 
 
@@ -193,7 +193,7 @@ def _small(dtype: pa.DataType) -> pa.DataType:
 
 
 def _by_id(fields: Any) -> Resolve:
-    wanted = {each.field_id: each for each in fields.fields}
+    wanted = {field.field_id: field for field in fields.fields}
 
     def resolve(stored: pa.Schema, path: str) -> dict[str, str]:
         ids = {

@@ -60,7 +60,7 @@ class LakeTable:
                 lambda each: reading(each.path, lambda _: self._fragments(each, time), self.access),
                 self.files,
             )
-            return Dataset(self.schema, tuple(part for each in parts for part in each), self.access)
+            return Dataset(self.schema, tuple(part for piece in parts for part in piece), self.access)
 
     def _fragments(self, file: DataFile, time: str | None) -> list[Fragment]:
         metadata = parquet_footers.footer(file.path, self.access)
@@ -79,7 +79,7 @@ class LakeTable:
         return named if file.gone is None else list(_without(named, file, file.gone))
 
     def _check(self, file: DataFile, stored: pa.Schema) -> None:
-        inside = pa.schema([each for each in self.schema if each.name in stored.names])
+        inside = pa.schema([column for column in self.schema if column.name in stored.names])
         check(stored, inside, f"the file {file.path!r}")
 
 

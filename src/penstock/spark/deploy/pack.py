@@ -31,7 +31,7 @@ from penstock.errors import EngineError
 ALIAS = "penstock"  # the folder as which Spark unpacks the archive; bootstrap.py depends on it
 NEEDED = ("llvmlite", "numpy", "pandas", "pyarrow", "tzdata")
 # Packed if they are installed here: without Polars files are read more slowly, without the others sources do not work.
-OPTIONAL = ("confluent-kafka", "deltalake", "fastavro", "polars", "pyiceberg")
+OPTIONAL = ("confluent-kafka", "deltalake", "fastavro", "obstore", "polars", "pyiceberg")
 _LINUX = "Linux"
 _GLIBC_MINORS = range(28, 16, -1)  # wheels for glibc 2.28 or older run wherever pyarrow's do
 _UNUSED = ("tests", "include", "__pycache__")
@@ -110,7 +110,7 @@ def _fill(folder: Path, target: Target, wanted: Sequence[str]) -> None:
     site = folder / "site"
     _install(site, target, wanted)
     for name in _UNUSED:
-        for found in [each for each in site.glob(f"*/**/{name}") if each.is_dir()]:
+        for found in [path for path in site.glob(f"*/**/{name}") if path.is_dir()]:
             shutil.rmtree(found, ignore_errors=True)
     for file in _sources():
         (site / "penstock" / file).parent.mkdir(parents=True, exist_ok=True)
@@ -152,10 +152,10 @@ def _reason(output: str) -> str:
 
 def _pins() -> Iterator[str]:
     """Pin every package of this environment that pip can fetch."""
-    for each in metadata.distributions():
-        name, local = each.metadata["Name"], "+" in each.version
+    for distribution in metadata.distributions():
+        name, local = distribution.metadata["Name"], "+" in distribution.version
         if name and name.lower() != "penstock" and not local:
-            yield f"{name}=={each.version}"
+            yield f"{name}=={distribution.version}"
 
 
 def _installed(name: str) -> bool:
@@ -172,7 +172,7 @@ def _package() -> Path:
 
 def _sources() -> list[Path]:
     """List the files of Penstock."""
-    found = (each.relative_to(_package()) for each in _package().rglob("*") if each.is_file())
+    found = (path.relative_to(_package()) for path in _package().rglob("*") if path.is_file())
     return sorted(each for each in found if "__pycache__" not in each.parts)
 
 

@@ -116,7 +116,9 @@ def _survey(
         raise _plain(error) or error from None
     ended = time.time()
     reports = [json.loads(row.found) for row in rows]
-    return {(each["host"], str(each["executor"])): Executor.of(each, began, ended) for each in reports}
+    return {
+        (report["host"], str(report["executor"])): Executor.of(report, began, ended) for report in reports
+    }
 
 
 def _function(spark: SparkSession, paths: Sequence[str], seconds: float) -> Any:

@@ -61,7 +61,7 @@ def machine() -> dict[str, object]:
         "cores": os.cpu_count(),
         "executable": sys.executable,
         "features": flags.get("flags") or flags.get("Features") or [],
-        "memory": min([physical, *(int(each) for each in limits if each.strip().isdigit())]),
+        "memory": min([physical, *(int(limit) for limit in limits if limit.strip().isdigit())]),
     }
 
 

@@ -162,7 +162,9 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [*found, *self._of_live(self.live.initialOffset(), json.loads(end["live"]))]
 
     def _of_live(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        return [BackfillPartition(each, True, END_OF_TIME) for each in self.live.partitions(start, end)]
+        return [
+            BackfillPartition(partition, True, END_OF_TIME) for partition in self.live.partitions(start, end)
+        ]
 
     def _of_history(self, before: frozenset[str], after: frozenset[str], ends: bool) -> list[InputPartition]:
         """Read some files. At least one partition exists, even without files, to send the watermark."""
@@ -189,10 +191,10 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         task, split = reader.place(partition.inner)
         named = (split or LIVE) if partition.live else HISTORY
         payloads = self.scatter.payloads(task, self.stream, named, rows(), lambda: len(bad))
-        yield from packed(self._told(payloads, partition, task, lambda: out))
+        yield from packed(self._reported(payloads, partition, task, lambda: out))
         settle("source")
 
-    def _told(
+    def _reported(
         self,
         payloads: Iterator[ShufflePayload],
         partition: BackfillPartition,
@@ -209,8 +211,8 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             said = True
             mark = Mark.decoded(each.payload)
-            told = mark if partition.live else replace(mark, latest=self._latest(partition))
-            first = replace(told, filtered=told.filtered + out())
+            reported = mark if partition.live else replace(mark, latest=self._latest(partition))
+            first = replace(reported, filtered=reported.filtered + out())
             yield replace(each, payload=first.encoded())
         marks = [] if said else [Mark("" if partition.live else HISTORY, None, out(), 0)]
         if partition.live or not said:

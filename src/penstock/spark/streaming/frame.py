@@ -70,11 +70,11 @@ def _require_live(bound: Mapping[str, Bound]) -> None:
 
 def require_ends(program: Program) -> None:
     """Reject windows that would never be emitted."""
-    for each in program.objects:
-        match each.body:
+    for obj in program.objects:
+        match obj.body:
             case Reduce(domain=Unbounded()) | Attach(domain=Unbounded()) | Apply(domain=Unbounded()):
                 raise UnsupportedError(
-                    f"~{each.name} is one window over a stream that never ends, and would never be emitted; "
+                    f"~{obj.name} is one window over a stream that never ends, and would never be emitted; "
                     "use a window with a size, or output_mode='update'"
                 )
             case _:
@@ -91,7 +91,7 @@ def wired(compiled: Compiled, shards: int, frames: frozenset[str], way: Way) -> 
     divided = way.keys if way.folds else keys
     names = labels(shards if divided else 1)
     made = cut(compiled, keys)
-    senders = {name: Sender(Query.of(each.plan), each.keys) for name, each in made.senders.items()}
+    senders = {name: Sender(Query.of(sender.plan), sender.keys) for name, sender in made.senders.items()}
     fold = Fold(Query.of(compiled.plan), way.windows, way.keys) if way.folds else None
     by_value = frames if found.ordered else frozenset()
     behind = Shard(Query.of(made.behind), len(names), names[0], by_value, windows_of(found))

@@ -52,7 +52,7 @@ class ShardState:
     @property
     def contents(self) -> dict[str, pa.Table]:
         """Return the tables of operators, without counts and splits."""
-        return {name: each for name, each in sorted(self.tables.items()) if name not in (METRICS, SPLITS)}
+        return {name: table for name, table in sorted(self.tables.items()) if name not in (METRICS, SPLITS)}
 
 
 def _parsed(found: Mapping[str, int]) -> list[tuple[list[str], int]]:

@@ -129,7 +129,7 @@ def _batch() -> tuple[str, str]:
     if context is None:
         return "none", "0"
     given = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
-    query, batch = (each or "none" for each in given)
+    query, batch = (argument or "none" for argument in given)
     return query, batch
 
 

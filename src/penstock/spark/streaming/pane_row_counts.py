@@ -21,7 +21,7 @@ def counted(query: Query, windows: tuple[str, ...]) -> Compiled:
 
 def with_counts(compiled: Compiled, windows: Sequence[str]) -> Compiled:
     """Add a row count to the reductions of each of the windows, unless it has one."""
-    objects = tuple(_counting(each) if each.name in windows else each for each in compiled.program.objects)
+    objects = tuple(_counting(obj) if obj.name in windows else obj for obj in compiled.program.objects)
     return replace(compiled, program=Program(objects, compiled.program.output), _pipelines={})
 
 

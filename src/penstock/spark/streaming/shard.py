@@ -102,7 +102,11 @@ def _marks(payloads: Iterable[ShufflePayload]) -> list[tuple[str, Mark]]:
 
 
 def _panes(payloads: Iterable[ShufflePayload]) -> Iterator[tuple[str, pa.Table]]:
-    return ((each.name.removeprefix(PANES), each.table) for each in payloads if each.name.startswith(PANES))
+    return (
+        (payload.name.removeprefix(PANES), payload.table)
+        for payload in payloads
+        if payload.name.startswith(PANES)
+    )
 
 
 @lru_cache(maxsize=32)
@@ -149,7 +153,7 @@ class _Run:
         """Push the rows of every stream. Lateness is judged by the watermark before this batch."""
         results: list[pa.RecordBatch] = []
         for source in sources_of(self.compiled.plan):
-            tables = [each.table for each in payloads if each.name == ROWS + source.name]
+            tables = [payload.table for payload in payloads if payload.name == ROWS + source.name]
             if tables:
                 columns = self.compiled.columns[source.name]
                 results += aside.push(source, columns, self._rows(source, pa.concat_tables(tables)))

@@ -71,7 +71,7 @@ class Scatter:
 
     def to_json(self) -> str:
         """Encode as text. The plans before the shuffle only filter and project, so they contain no Python function."""
-        senders = {name: [each.query.text, each.keys] for name, each in self.senders.items()}
+        senders = {name: [sender.query.text, sender.keys] for name, sender in self.senders.items()}
         fold = None if self.fold is None else [self.fold.query.text, self.fold.windows, self.fold.keys]
         return json.dumps({"senders": senders, "labels": self.labels, "fold": fold})
 
@@ -119,7 +119,7 @@ class Scatter:
         malformed = session.metrics.malformed + lost()
         if session.metrics.read or malformed:
             mark = Mark(split, latest, session.metrics.filtered, malformed)
-            yield from self._told(task, number, stream, mark)
+            yield from self._reported(task, number, stream, mark)
 
     def _folded(
         self,
@@ -143,9 +143,9 @@ class Scatter:
                 yield ShufflePayload.of(self.labels[shard], task, number, PANES + name, table)
             found = session.metrics
             mark = Mark(split, latest, found.filtered, found.malformed, found.accepted)
-            yield from self._told(task, number + 1, stream, mark)
+            yield from self._reported(task, number + 1, stream, mark)
 
-    def _told(self, task: int, number: int, stream: str, mark: Mark) -> Iterator[ShufflePayload]:
+    def _reported(self, task: int, number: int, stream: str, mark: Mark) -> Iterator[ShufflePayload]:
         for label in self.labels:
             yield ShufflePayload(label, task, number, MARK + stream, mark.encoded())
 

@@ -52,14 +52,14 @@ def _obstacle(program: Program, schema: pa.Schema) -> str | None:
         )
     if not _rows(body.source, program):
         return f"~{this.name} stands on windows or joins, whose results are there once they are complete"
-    nested = [each.name for each in schema if pa.types.is_nested(each.type)]
+    nested = [field.name for field in schema if pa.types.is_nested(field.type)]
     return f"{nested[0]!r} is nested, and cannot be compared with what it was" if nested else None
 
 
 def _rows(name: str, program: Program) -> bool:
     body = program[name].body
     return isinstance(body, Input | Samples | Merge) and all(
-        _rows(each, program) for each in sources_of(body)
+        _rows(source, program) for source in sources_of(body)
     )
 
 

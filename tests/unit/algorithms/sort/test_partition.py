@@ -1,4 +1,4 @@
-"""Kernels that put rows into lanes, interpreted and compiled."""
+"""Kernels that put rows into partitions, interpreted and compiled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 import penstock as pk
 from penstock.algorithms.sort import partition
-from penstock.algorithms.sort.partition import fill_lanes, fill_many_lanes
+from penstock.algorithms.sort.partition import fill_many_partitions, fill_partitions
 from penstock.algorithms.sorted_partitions import partition as at_run_time
 from penstock.loop.nodes import F64, I64, Kernel
 from tests.unit.algorithms.running import run
@@ -16,14 +16,14 @@ from tests.unit.algorithms.running import run
 COLUMNS = (I64, F64)
 
 
-def filled(kernel: Kernel, lanes: np.ndarray, lo: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def filled(kernel: Kernel, partitions: np.ndarray, lo: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Carry row numbers, and halves of them, of the rows from `lo` on."""
-    rows, groups = len(lanes), (int(lanes.max()) >> partition.GROUP_BITS) + 1
-    counts = np.bincount(lanes[lo:], minlength=int(lanes.max()) + 1)
-    given = {"lanes": lanes, "places": np.cumsum(counts) - counts, "lo": lo, "hi": rows}
+    rows, groups = len(partitions), (int(partitions.max()) >> partition.GROUP_BITS) + 1
+    counts = np.bincount(partitions[lo:], minlength=int(partitions.max()) + 1)
+    given = {"partitions": partitions, "places": np.cumsum(counts) - counts, "lo": lo, "hi": rows}
     given |= {"in": np.arange(rows), "in.1": np.arange(rows) / 2}
     given |= {"out": np.zeros(rows, np.int64), "out.1": np.zeros(rows)}
-    if kernel.name == "fill_many_lanes":
+    if kernel.name == "fill_many_partitions":
         given |= {
             "held": np.zeros(rows, np.int64),
             "held.1": np.zeros(rows, np.int64),
@@ -40,10 +40,10 @@ def test_rows_by_way_of_groups_lie_as_those_that_go_at_once(
     chunk: int, lo: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partition, "CHUNK", chunk)
-    lanes = np.random.default_rng(chunk).integers(0, 300, 200)
-    order = lo + np.argsort(lanes[lo:], kind="stable")
-    for kernel in (fill_lanes(COLUMNS), fill_many_lanes(COLUMNS)):
-        numbers, halves = filled(kernel, lanes, lo)
+    partitions = np.random.default_rng(chunk).integers(0, 300, 200)
+    order = lo + np.argsort(partitions[lo:], kind="stable")
+    for kernel in (fill_partitions(COLUMNS), fill_many_partitions(COLUMNS)):
+        numbers, halves = filled(kernel, partitions, lo)
         assert numbers[: len(order)].tolist() == order.tolist()
         assert halves[: len(order)].tolist() == (order / 2).tolist()
 

@@ -1,4 +1,4 @@
-"""Lanes at the edges of their machinery: few frames over many rows, sorting by digits, prefixes in doubt."""
+"""SortedPartitions at the edges of their machinery: few frames over many rows, sorting by digits, prefixes in doubt."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ kernel_of = cache(look_back_frames)
 
 
 @st.composite
-def lanes(draw: st.DrawFn) -> list[list[int]]:
+def partitions(draw: st.DrawFn) -> list[list[int]]:
     """Times that step regularly for long, and stumble now and then."""
     found = []
     for _ in range(draw(st.integers(1, 3))):
@@ -29,12 +29,14 @@ def lanes(draw: st.DrawFn) -> list[list[int]]:
     return found
 
 
-def expected(lane: list[int], first: int, oldest: bool, newest: bool, until: int) -> list[tuple[int, int]]:
+def expected(
+    partition: list[int], first: int, oldest: bool, newest: bool, until: int
+) -> list[tuple[int, int]]:
     """Search for both ends."""
     frames = []
-    for time in lane:
-        left = (bisect_left if oldest else bisect_right)(lane, time - until - SIZE)
-        right = (bisect_right if newest else bisect_left)(lane, time - until)
+    for time in partition:
+        left = (bisect_left if oldest else bisect_right)(partition, time - until - SIZE)
+        right = (bisect_right if newest else bisect_left)(partition, time - until)
         frames.append((first + min(left, right), first + right))
     return frames
 
@@ -42,21 +44,32 @@ def expected(lane: list[int], first: int, oldest: bool, newest: bool, until: int
 @pytest.mark.parametrize("oldest", [False, True])
 @pytest.mark.parametrize("newest", [False, True])
 @pytest.mark.parametrize("until", [0, 2])
-@given(lanes=lanes(), data=st.data())
+@given(partitions=partitions(), data=st.data())
 def test_bounds_are_those_that_a_search_finds(
-    oldest: bool, newest: bool, until: int, lanes: list[list[int]], data: st.DataObject
+    oldest: bool, newest: bool, until: int, partitions: list[list[int]], data: st.DataObject
 ) -> None:
-    bounds = np.cumsum([0, *map(len, lanes)])
+    bounds = np.cumsum([0, *map(len, partitions)])
     wanted = [
         frame
-        for first, lane in zip(bounds.tolist(), lanes, strict=False)
-        for frame in expected(lane, first, oldest, newest, until)
+        for first, partition in zip(bounds.tolist(), partitions, strict=False)
+        for frame in expected(partition, first, oldest, newest, until)
     ]
     begin = data.draw(st.integers(0, len(wanted) - 1))
     end = data.draw(st.integers(begin, len(wanted)))
-    lane = int(np.searchsorted(bounds, begin, side="right")) - 1
-    memory = {"times": np.concatenate(lanes), "bounds": bounds, "lane": lane, "begin": begin, "end": end}
-    memory |= {"since": until + SIZE, "until": until, "left": int(bounds[lane]), "right": int(bounds[lane])}
+    partition = int(np.searchsorted(bounds, begin, side="right")) - 1
+    memory = {
+        "times": np.concatenate(partitions),
+        "bounds": bounds,
+        "partition": partition,
+        "begin": begin,
+        "end": end,
+    }
+    memory |= {
+        "since": until + SIZE,
+        "until": until,
+        "left": int(bounds[partition]),
+        "right": int(bounds[partition]),
+    }
     memory |= {name: np.zeros(len(wanted), np.int64) for name in ("lo", "hi")}
     kernel: Kernel = kernel_of(oldest, newest, until > 0)
     longest, after = run(kernel, memory)

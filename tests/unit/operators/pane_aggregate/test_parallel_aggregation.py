@@ -71,7 +71,7 @@ def same(made: Any, threads: int) -> list[Progress]:
     """Compare, and give what threads said of how far they came."""
     SEEN.clear()
     assert answer(made, engine(threads)) == answer(made, PLAIN)
-    return [went for each in SEEN for went in each]
+    return [progress for each in SEEN for progress in each]
 
 
 SECOND = 1_000_000
@@ -99,8 +99,8 @@ def test_rows_in_order_are_folded_by_all_threads_alone() -> None:
     table = rows([row * 33_000 for row in range(many)], [row % 7 for row in range(many)], list(range(many)))
     found = same(query(table), 3)
     assert len(found) == 3
-    assert sum(went.rows for went in found) == many
-    assert all(went.stop is None for went in found)
+    assert sum(progress.rows for progress in found) == many
+    assert all(progress.stop is None for progress in found)
 
 
 def test_who_stops_is_helped_and_others_do_not_go_on_for_ever() -> None:
@@ -108,5 +108,5 @@ def test_who_stops_is_helped_and_others_do_not_go_on_for_ever() -> None:
     keys = [row // 4 * 1_000 for row in range(many)]
     values = [LARGE if row % 4 < 2 else -LARGE for row in range(many)]
     found = same(query(rows([row * 33_000 for row in range(many)], keys, values)), 3)
-    assert any(went.stop is not None for went in found)
-    assert sum(went.rows for went in found) < many
+    assert any(progress.stop is not None for progress in found)
+    assert sum(progress.rows for progress in found) < many

@@ -1,4 +1,4 @@
-"""Lanes are merged by time, as sorting them would; interpreted and compiled."""
+"""SortedPartitions are merged by time, as sorting them would; interpreted and compiled."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ import numpy as np
 import pytest
 
 from penstock.loop.nodes import F64, I32
-from penstock.operators.signals.kernels.interleave import NEVER_ENDS, interleave, part_of_lanes
+from penstock.operators.signals.kernels.interleave import NEVER_ENDS, interleave, part_of_partitions
 from tests.unit.algorithms.running import run
 
 BITS = 3  # of the runs in a bucket
 
 
-def lanes_of(seed: int, steps: list[int], lanes: int = 5, rows: int = 40) -> dict[str, Any]:
-    """Points of lanes at times that are some of `steps` apart, one in five of them without a value."""
+def lanes_of(seed: int, steps: list[int], partitions: int = 5, rows: int = 40) -> dict[str, Any]:
+    """Points of partitions at times that are some of `steps` apart, one in five of them without a value."""
     rng = np.random.default_rng(seed)
-    sizes = rng.integers(0, 2 * rows // lanes, lanes)
-    sizes[rng.integers(lanes)] = 0
+    sizes = rng.integers(0, 2 * rows // partitions, partitions)
+    sizes[rng.integers(partitions)] = 0
     times = [np.cumsum(rng.choice(steps, size)) - 50 for size in sizes]
     total = int(sizes.sum())
     return {
-        "lanes": lanes, "rows": total, "bounds": np.concatenate([[0], np.cumsum(sizes)]),
+        "partitions": partitions, "rows": total, "bounds": np.concatenate([[0], np.cumsum(sizes)]),
         "times": np.concatenate(times), "valid": (rng.random(total) < 0.8).astype(np.uint8),
-        "values": rng.normal(size=total), "keys": rng.integers(0, 9, lanes).astype(np.int32),
+        "values": rng.normal(size=total), "keys": rng.integers(0, 9, partitions).astype(np.int32),
     }  # fmt: skip
 
 
 def sorted_runs(given: dict[str, Any]) -> list[tuple[int, int, float, int]]:
     found = []
-    for lane in range(given["lanes"]):
-        lo, hi = given["bounds"][lane : lane + 2]
+    for partition in range(given["partitions"]):
+        lo, hi = given["bounds"][partition : partition + 2]
         for i in range(lo, hi):
             end = given["times"][i + 1] if i + 1 < hi else NEVER_ENDS
             if given["valid"][i]:
-                found.append((given["times"][i], end, given["values"][i], given["keys"][lane]))
+                found.append((given["times"][i], end, given["values"][i], given["keys"][partition]))
     return sorted(found, key=lambda each: each[0])
 
 
 def part(given: dict[str, Any], since: int, before: int) -> dict[str, Any]:
     own = {"since": since, "before": before}
-    own |= {name: np.zeros(given["lanes"], np.int64) for name in ("begins", "ends")}
+    own |= {name: np.zeros(given["partitions"], np.int64) for name in ("begins", "ends")}
     taken = {name: each for name, each in given.items() if name not in ("values", "keys", "rows")}
-    found, memory = run(part_of_lanes(), taken | own)
+    found, memory = run(part_of_partitions(), taken | own)
     return {**own, "begins": memory["begins"], "ends": memory["ends"], "found": found}
 
 
@@ -53,7 +53,7 @@ def merged(
     own = part(given, since, before)
     found, length = own.pop("found"), (2 << BITS) + 1
     own |= {name: np.zeros(length, np.int64) for name in ("words", "spare", "until", "counts")}
-    own |= {"next": np.zeros(given["lanes"], np.int64), "first": 1, "width": width, "patience": patience}
+    own |= {"next": np.zeros(given["partitions"], np.int64), "first": 1, "width": width, "patience": patience}
     own |= {name: np.zeros(found + 1, np.int64) for name in ("out_start", "out_end")}
     own |= {"in": given["values"], "kept": np.zeros(length), "out": np.zeros(found + 1)}
     own |= {
@@ -87,7 +87,7 @@ def test_parts_in_time_follow_each_other(seed: int) -> None:
 
 
 def test_more_runs_at_one_time_than_a_bucket_holds_are_given_up() -> None:
-    given = lanes_of(1, [1], lanes=40, rows=600)
+    given = lanes_of(1, [1], partitions=40, rows=600)
     given["valid"][:] = 1
     assert merged(given, int(given["times"].min()), int(given["times"].max()) + 1, 1)[0] == 0
 

@@ -140,7 +140,7 @@ def test_a_key_that_comes_again_is_as_if_it_had_been_kept(which, some, size):
     query = {**FORGETTING, **REMEMBERING}[which]
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("penstock.operators.signals.stage.FEW_LANES", 0)
+        patch.setattr("penstock.operators.signals.stage.FEW_PARTITIONS", 0)
         live = query.open()
         for place, part in enumerate(table.to_batches(max_chunksize=size)):
             found += [row for made in live.push(part) for row in made.to_pylist()]

@@ -53,11 +53,11 @@ NONE = dict.fromkeys(("pyarrow", "numpy", "llvmlite", "pandas", "polars"))
     ],
 )
 def test_each_obstacle_is_one_line_that_says_what_to_do(changed: dict[str, Any], words: str) -> None:
-    told = report(**changed).obstacle(streaming=True)
-    assert told is not None
-    assert words in told
-    assert told.endswith(preflight.ADVICE)
-    assert "\n" not in told
+    reported = report(**changed).obstacle(streaming=True)
+    assert reported is not None
+    assert words in reported
+    assert reported.endswith(preflight.ADVICE)
+    assert "\n" not in reported
 
 
 def test_batches_do_without_pandas() -> None:

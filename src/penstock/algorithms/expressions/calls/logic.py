@@ -10,18 +10,28 @@ from penstock.expr import nodes as ex
 from penstock.loop.nodes import BOOL, Value, const, select
 
 
-def _conjunction(scope: Scope, call: ex.Call) -> Cell:
+def _of_many(combine: Callable[[Cell, Cell], Cell]) -> Rule:
+    """The lowering of an associative function of any number of operands."""
+
+    def lower(scope: Scope, call: ex.Call) -> Cell:
+        result, *others = [scope.lower(arg) for arg in call.args]
+        for other in others[:-1]:
+            result = scope.bind(combine(result, other))
+        return combine(result, others[-1])
+
+    return lower
+
+
+def _conjunction(a: Cell, b: Cell) -> Cell:
     """Kleene and: false dominates null."""
-    a, b = (scope.lower(arg) for arg in call.args)
     present = both(a, b)
     if present is None:
         return Cell(a.value & b.value)
     return Cell(is_true(a) & is_true(b), (_is_false(a) | _is_false(b)) | present)
 
 
-def _disjunction(scope: Scope, call: ex.Call) -> Cell:
+def _disjunction(a: Cell, b: Cell) -> Cell:
     """Kleene or: true dominates null."""
-    a, b = (scope.lower(arg) for arg in call.args)
     present = both(a, b)
     if present is None:
         return Cell(a.value | b.value)
@@ -97,8 +107,8 @@ def _pick_present(pick: Callable[[Value, Value], Value], a: Cell, b: Cell) -> Ce
 
 
 LOGIC: dict[str, Rule] = {
-    "and": _conjunction,
-    "or": _disjunction,
+    "and": _of_many(_conjunction),
+    "or": _of_many(_disjunction),
     "xor": _exclusive_or,
     "not": _not,
     "is_null": _is_null,

@@ -98,7 +98,7 @@ def _best_question(points: Sequence[Point], cost: float, depth: int) -> Question
 def _next_cost(points: Sequence[Point], asked: Question) -> float:
     """Return the remaining cost after a split and the best further split on each side."""
     return ASKING[asked.feature] + sum(
-        min([best_leaf(side)[1], *(each.cost for each in questions(side))])
+        min([best_leaf(side)[1], *(question.cost for question in questions(side))])
         for side in divided(points, asked.feature, asked.threshold)
     )
 

@@ -38,7 +38,7 @@ class Observed:
         return float(getattr(self, name))
 
 
-FEATURES = tuple(each.name for each in fields(Observed))
+FEATURES = tuple(field.name for field in fields(Observed))
 
 
 def observe(
@@ -59,16 +59,16 @@ def observe(
     counts = rows or (len(left), len(right))
     looks = [_look(side, count) for side, count in zip((left, right), counts, strict=True) if len(side)]
     least, most = (
-        min((each.least for each in looks), default=0),
-        max((each.most for each in looks), default=0),
+        min((look.least for look in looks), default=0),
+        max((look.most for look in looks), default=0),
     )
     return Observed(
         float(sum(counts)),
         float(min(counts)),
         _rate(sum(counts), window_ms),
         _rate(min(counts), window_ms),
-        max((each.repeats for each in looks), default=1.0),
-        max((each.hottest for each in looks), default=0.0),
+        max((look.repeats for look in looks), default=1.0),
+        max((look.hottest for look in looks), default=0.0),
         **_spans(least, most, sum(counts)),
         threads=float(threads),
     )

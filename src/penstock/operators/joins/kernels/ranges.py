@@ -1,6 +1,6 @@
 """Kernels that find matching rows in sorted partitions: ranges of right rows, pairs of rows, and as-of matches.
 
-Both sides are partitioned by key (a partition is a `lane`) and sorted by a value, mostly time, within a partition. So
+Both sides are partitioned by key (a partition is a `partition`) and sorted by a value, mostly time, within a partition. So
 both ends of a row's range only move forward. Buffers of right values have one spare element, which is read but not
 used.
 """
@@ -26,11 +26,11 @@ def find_ranges(listed: bool) -> Kernel:
         since, until = k.buffer("since", I64), k.buffer("until", I64)
     else:
         lo, hi = k.scalar("lo"), k.scalar("hi")
-    with k.for_(begin, end, "lane") as lane:
-        low = k.var("low", right_bounds[lane])
+    with k.for_(begin, end, "partition") as partition:
+        low = k.var("low", right_bounds[partition])
         high = k.var("high", low)
-        stop = k.var("stop", right_bounds[lane + 1])
-        with k.for_(left_bounds[lane], left_bounds[lane + 1], "row") as row:
+        stop = k.var("stop", right_bounds[partition + 1])
+        with k.for_(left_bounds[partition], left_bounds[partition + 1], "row") as row:
             if listed:
                 least, most = k.var("least", since[row]), k.var("most", until[row])
             else:

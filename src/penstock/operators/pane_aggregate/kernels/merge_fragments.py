@@ -15,7 +15,7 @@ from penstock.loop.nodes import I64, Buffer, Overflows, Value
 from penstock.operators.pane_aggregate.kernels.pane_slots import PaneSlots
 
 
-def build_absorb(monoids: Sequence[Monoid]) -> RowKernel:
+def build_merge_fragments(monoids: Sequence[Monoid]) -> RowKernel:
     """Build the kernel for a list of monoids; keys arrive as groups of the target table."""
     k = KernelBuilder("absorb")
     lo, hi, columns = k.scalar("lo"), k.scalar("hi"), k.scalar("columns")
@@ -32,7 +32,7 @@ def build_absorb(monoids: Sequence[Monoid]) -> RowKernel:
     return RowKernel(k.build(), arenas(k))
 
 
-def build_blend(monoids: Sequence[Monoid]) -> RowKernel:
+def build_merge_pane(monoids: Sequence[Monoid]) -> RowKernel:
     """Build the kernel that merges a pane of another table with the same groups into a pane of this one.
 
     `own` and `other` are the first cells of the two rows. No key is looked up, and empty cells are skipped.

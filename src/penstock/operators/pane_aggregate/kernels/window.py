@@ -21,7 +21,7 @@ from penstock.operators.pane_aggregate.kernels.emit_steps.merging import algorit
 from penstock.operators.pane_aggregate.kernels.emit_steps.spec import EmitKernel, EmitSpec
 from penstock.operators.pane_aggregate.kernels.fold import build_fold
 from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FoldSpec, Panes
-from penstock.operators.pane_aggregate.kernels.merge_fragments import build_absorb, build_blend
+from penstock.operators.pane_aggregate.kernels.merge_fragments import build_merge_fragments, build_merge_pane
 from penstock.physical.nodes import PaneAggregate, Reduction
 from penstock.types.time import Time
 from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow, TimeWindow
@@ -49,15 +49,17 @@ class Window:
         keys = (*self.op.keys, *self._carried_bounds())
         set_field(self, "keys", tuple(ex.Field(key.name, host.key(key.expr)) for key in keys))
         set_field(self, "where", None if self.op.where is None else host.value(self.op.where))
-        set_field(self, "reductions", tuple(self._reduction(each, host) for each in self.op.reductions))
+        set_field(
+            self, "reductions", tuple(self._reduction(reduction, host) for reduction in self.op.reductions)
+        )
 
     @property
     def uses(self) -> list[Use]:
         """The uses of values by rows, in terms of the source's columns."""
         op = self.op
         found = uses_of([op.where], *(key.expr for key in op.keys))
-        for each in op.reductions:
-            found += uses_of([op.where, each.where], *each.args)
+        for reduction in op.reductions:
+            found += uses_of([op.where, reduction.where], *reduction.args)
         return found
 
     @property
@@ -100,20 +102,28 @@ class Window:
     @property
     def reduction_types(self) -> tuple[pa.DataType, ...]:
         return tuple(
-            type_of(ex.Aggregate(each.function, each.args, each.where, each.options), self.schema)
-            for each in self.reductions
+            type_of(
+                ex.Aggregate(reduction.function, reduction.args, reduction.where, reduction.options),
+                self.schema,
+            )
+            for reduction in self.reductions
         )
 
     @property
     def interned(self) -> frozenset[str]:
         """Text columns that kernels read as codes: keys, arguments of min and max, and dictionary-encoded columns."""
         named = [key.expr for key in self.keys]
-        named += [arg for each in self.reductions if each.function in ("min", "max") for arg in each.args]
+        named += [
+            arg
+            for reduction in self.reductions
+            if reduction.function in ("min", "max")
+            for arg in reduction.args
+        ]
         keys = {expr.name for expr in named if isinstance(expr, ex.Column)}
         return frozenset(
-            each.name
-            for each in self.schema
-            if is_text(each.type) and (each.name in keys or pa.types.is_dictionary(each.type))
+            column.name
+            for column in self.schema
+            if is_text(column.type) and (column.name in keys or pa.types.is_dictionary(column.type))
         )
 
     def may_be_null(self, nullable: frozenset[str]) -> Callable[[ex.Expr], bool]:
@@ -127,8 +137,8 @@ class Window:
 
     def monoids(self, nullable: frozenset[str], wide: bool) -> tuple[Monoid, ...]:
         return tuple(
-            monoid_of(each, [type_of(arg, self.schema) for arg in each.args], wide)
-            for each in self.partials(nullable)
+            monoid_of(partial, [type_of(arg, self.schema) for arg in partial.args], wide)
+            for partial in self.partials(nullable)
         )
 
     def sources(self, old: frozenset[str], new: frozenset[str]) -> list[int]:
@@ -187,13 +197,13 @@ class Window:
     @property
     def computed(self) -> tuple[ex.Field, ...]:
         """The result's fields other than keys and window bounds."""
-        return tuple(each for each in self.op.fields if not isinstance(each.expr, ex.Column))
+        return tuple(column for column in self.op.fields if not isinstance(column.expr, ex.Column))
 
-    def absorb(self, nullable: frozenset[str], wide: bool) -> RowKernel:
-        return build_absorb(self.monoids(nullable, wide))
+    def merge_fragments_into(self, nullable: frozenset[str], wide: bool) -> RowKernel:
+        return build_merge_fragments(self.monoids(nullable, wide))
 
-    def blend(self, nullable: frozenset[str], wide: bool) -> RowKernel:
-        return build_blend(self.monoids(nullable, wide))
+    def merge_pane(self, nullable: frozenset[str], wide: bool) -> RowKernel:
+        return build_merge_pane(self.monoids(nullable, wide))
 
 
 def _starts(monoids: Sequence[Monoid]) -> list[int]:

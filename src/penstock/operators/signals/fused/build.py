@@ -56,20 +56,20 @@ class FusedExpression:
 
     @property
     def schemas(self) -> dict[str, pa.Schema]:
-        return {each.name: each.schema for each in self.program.objects}
+        return {obj.name: obj.schema for obj in self.program.objects}
 
     @property
     def lenient(self) -> bool:
         """Whether the expression has a value where all its inputs are null."""
-        return any(each.source == BEGINNING_OF_KEYS for each in self.accesses)
+        return any(access.source == BEGINNING_OF_KEYS for access in self.accesses)
 
     @property
     def spans(self) -> tuple[SpanReading, ...]:
-        return tuple(dict.fromkeys(span_reading(each) for each in self.body.reductions))
+        return tuple(dict.fromkeys(span_reading(reduction) for reduction in self.body.reductions))
 
     @property
     def sources(self) -> tuple[str, ...]:
-        read = [*(each.source for each in self.accesses), *(each.source for each in self.spans)]
+        read = [*(access.source for access in self.accesses), *(span.source for span in self.spans)]
         return tuple(dict.fromkeys(read))
 
     def step(
@@ -92,12 +92,12 @@ class FusedExpression:
         spans, schemas = self.spans, self.schemas
         return tuple(
             ReductionSpec(
-                Reduction(each.function, each.args, each.where, each.options),
-                reduced_type(each, schemas[each.source]),
-                spans.index(span_reading(each)),
+                Reduction(reduction.function, reduction.args, reduction.where, reduction.options),
+                reduced_type(reduction, schemas[reduction.source]),
+                spans.index(span_reading(reduction)),
                 algorithm,
             )
-            for each, algorithm in zip(self.body.reductions, self.algorithms, strict=True)
+            for reduction, algorithm in zip(self.body.reductions, self.algorithms, strict=True)
         )
 
 
@@ -114,17 +114,17 @@ def fused_expression(
     """
     body = this.body
     assert isinstance(body, temporal.Expression)
-    sources = {each.source for each in accesses} | {each.source for each in body.reductions}
-    known = [each for each in program.objects if each.name in sources]
+    sources = {access.source for access in accesses} | {reduction.source for reduction in body.reductions}
+    known = [obj for obj in program.objects if obj.name in sources]
     if any(machine_type(t) is None for each in (this, *known) for t in each.schema.types):
         return None
     read = {n.index for f in body.fields for n in ex.walk(f.expr) if isinstance(n, ex.Reduced)}
-    reduced = [each for number, each in enumerate(body.reductions) if number in read]
+    reduced = [reduction for number, reduction in enumerate(body.reductions) if number in read]
     if any(_overlaps(each) for each in known) or any(each.function in _OTHERS for each in reduced):
         return None
     algorithms = tuple(
-        _algorithm(each, algorithm) if number in read else None
-        for number, (each, algorithm) in enumerate(zip(body.reductions, chosen, strict=True))
+        _algorithm(reduction, algorithm) if number in read else None
+        for number, (reduction, algorithm) in enumerate(zip(body.reductions, chosen, strict=True))
     )
     if not all(each in (None, PREFIX_SUMS, *ALGORITHMS) for each in algorithms):
         return None
@@ -156,9 +156,11 @@ class _Variant:
 
     def call(self, kernel_factory: KernelFactory) -> FusedCall:
         accesses = [
-            self._access(number, each) for number, each in enumerate(self.of.accesses) if self._counts(number)
+            self._access(number, access)
+            for number, access in enumerate(self.of.accesses)
+            if self._counts(number)
         ]
-        spans = [self._span(each) for each in self.of.spans]
+        spans = [self._span(span) for span in self.of.spans]
         fused = FusedSpec(
             ChangesSpec(
                 tuple(self._marks(each) for each in self.tracks),
@@ -230,11 +232,11 @@ class _Variant:
 
     def _always(self, access: Access) -> bool:
         """Return whether an access has a point at every instant: it has the only source and the least offset."""
-        offsets = [*(each.shift for each in self.of.accesses), *(each.delay for each in self.of.spans)]
+        offsets = [*(each.shift for each in self.of.accesses), *(span.delay for span in self.of.spans)]
         return (
             len(self.of.sources) == 1
             and access.shift == min(offsets)
-            and not any(each.kind in GRIDS for each in self.of.spans)
+            and not any(span.kind in GRIDS for span in self.of.spans)
         )
 
     def _span(self, span: SpanReading) -> Span:

@@ -108,16 +108,16 @@ class FusedStep:
             return self.staged().points(objects)
         parts = [
             _Part(given, cut, emitted, writes, counting=False)
-            for cut in cuts_of(read, read[0].lanes, self.threads)
+            for cut in cuts_of(read, read[0].partitions, self.threads)
         ]
         if kernel.endless:
             _counted(parts)
         _run(parts)
-        return self._whole(parts, final_until(self.accesses, self.spans, objects), read[0].lanes)
+        return self._whole(parts, final_until(self.accesses, self.spans, objects), read[0].partitions)
 
-    def _whole(self, parts: Sequence[_Part], until: np.ndarray, lanes: int) -> Points:
+    def _whole(self, parts: Sequence[_Part], until: np.ndarray, partitions: int) -> Points:
         """Concatenate the parts."""
-        bounds = whole_bounds(((part.cut, part.bounds, part.found) for part in parts), lanes)
+        bounds = whole_bounds(((part.cut, part.bounds, part.found) for part in parts), partitions)
         columns = {
             name: to_arrow(_joined(parts, each.values), _joined(parts, each.valid or ""), dtype)
             for (name, dtype), each in zip(self.columns, parts[0].given.kernel.output.outputs, strict=True)
@@ -126,7 +126,7 @@ class FusedStep:
         if "out_marks" in parts[0].out:
             return Points(bounds, times, _joined(parts, "out_marks"), columns, until)
         # Where time was cut, the first point after a cut may equal the last point before it.
-        alone = parts[0].writes == CHANGES and (len(parts) == 1 or lanes > 1)
+        alone = parts[0].writes == CHANGES and (len(parts) == 1 or partitions > 1)
         return Points(bounds, times, np.ones(len(times), np.uint8), columns, until, joined=alone)
 
 
@@ -135,7 +135,7 @@ def facts_of(points: Points) -> Facts:
     nullable = frozenset(name for name, column in points.columns.items() if column.null_count)
     if points.all_samples:
         return Facts(True, marks, nullable, nullable)
-    batch = points.samples.came.batch
+    batch = points.samples.arrived_rows.batch
     return Facts(
         False, marks, nullable, frozenset(n for n in batch.schema.names if batch.column(n).null_count)
     )
@@ -160,14 +160,14 @@ class _Given:
                 self.arguments[numbered("step", grids)] = step
                 self.arguments[numbered("delay", grids)] = delay
                 grids += 1
-        self.nothing = any(not len(each) for each in self.times)
-        self.longest = max(int(np.diff(each).max(initial=0)) for each in self.bounds)
+        self.nothing = any(not len(time) for time in self.times)
+        self.longest = max(int(np.diff(bound).max(initial=0)) for bound in self.bounds)
 
     def _add_track(self, place: int, track: Track, points: Points) -> None:
         times, bounds = points.times, points.bounds
         if track.samples:
             times, bounds = points.samples.times, points.samples.bounds
-            batch = points.samples.came.batch
+            batch = points.samples.arrived_rows.batch
         else:
             batch = pa.RecordBatch.from_arrays(list(points.columns.values()), names=list(points.columns))
         self.times.append(times)
@@ -192,8 +192,8 @@ class _Given:
         if len(bounds) == 2:
             inner = np.unique(times[places]).tolist()
             return [Cut(0, 1, *pair) for pair in pairwise([cut.since, *inner, cut.before])]
-        lanes = np.searchsorted(bounds[: cut.hi], places).tolist()
-        return [Cut(lo, hi) for lo, hi in pairwise([cut.lo, *lanes, cut.hi]) if lo < hi]
+        partitions = np.searchsorted(bounds[: cut.hi], places).tolist()
+        return [Cut(lo, hi) for lo, hi in pairwise([cut.lo, *partitions, cut.hi]) if lo < hi]
 
     def most(self, cut: Cut) -> int:
         """Bound the number of instants."""
@@ -252,7 +252,7 @@ class _Part:
         for piece in self.given.pieces(self.cut):
             follows = int(piece.since > self.cut.since and self.found > 0)
             limits = {
-                "lane_lo": piece.lo, "lane_hi": piece.hi, "since": piece.since, "before": piece.before,
+                "partition_lo": piece.lo, "partition_hi": piece.hi, "since": piece.since, "before": piece.before,
                 "first_point": self.found, "follows": follows,
             }  # fmt: skip
             self.found = kernel.output.call({**given, **limits})
@@ -282,6 +282,6 @@ def _joined(parts: Sequence[_Part], name: str) -> np.ndarray:
     places = np.cumsum([0, *map(len, arrays)]).tolist()
     made = room(places[-1], arrays[0].dtype)
     run_on_threads(
-        [partial(np.copyto, made[a:b], each) for (a, b), each in zip(pairwise(places), arrays, strict=True)]
+        [partial(np.copyto, made[a:b], array) for (a, b), array in zip(pairwise(places), arrays, strict=True)]
     )
     return made

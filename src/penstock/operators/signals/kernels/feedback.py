@@ -96,13 +96,13 @@ class _Results:
 
     def begin(self) -> None:
         """Declare the start and the length of the current partition's list."""
-        self.lane, self.count = self.k.var("lane", -1, I64), self.k.var("count", 0, I64)
+        self.partition, self.count = self.k.var("partition", -1, I64), self.k.var("count", 0, I64)
 
     def enter(self, row: Value) -> None:
         """Move to the next row, which may be the first of another partition."""
-        another = self.k.var("another", self.first[row].ne(self.lane))
+        another = self.k.var("another", self.first[row].ne(self.partition))
         self.k.set(self.count, select(another, self.listed[row], self.count))
-        self.k.set(self.lane, self.first[row])
+        self.k.set(self.partition, self.first[row])
 
     def past(self, place: int, row: Value) -> Cell:
         """Read the `place`-th past result of the expression."""
@@ -118,7 +118,7 @@ class _Results:
     def _samples_ago(self, back: int) -> Cell:
         k, count = self.k, self.count
         there = k.var("there", count >= back)
-        listed = self.defined[self.lane + maximum(count - back, 0)]
+        listed = self.defined[self.partition + maximum(count - back, 0)]
         safe = k.var("safe", select(there, listed, const(0, I64)))
         return Cell(select(there, self.out[safe], self.initial))
 
@@ -129,5 +129,5 @@ class _Results:
         k.store(self.out, place, cell.value.to(self.machine))
         defined = k.var("flag", const(1, U8) if cell.valid is None else cell.valid.to(U8))
         k.store(self.valid, place, defined)
-        k.store(self.defined, self.lane + self.count, place)
+        k.store(self.defined, self.partition + self.count, place)
         k.set(self.count, self.count + defined.to(I64))

@@ -1,4 +1,4 @@
-"""Merge partitions of points into runs ordered by start time, within the cache (a partition is a `lane`).
+"""Merge partitions of points into runs ordered by start time, within the cache (a partition is a `partition`).
 
 Sorting the runs and gathering them would read every partition for each few result rows: one page per partition,
 several times over. Partitions are already sorted, so the kernel merges them a *bucket* of time at a time: it copies the
@@ -17,26 +17,26 @@ from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, I64, U8, Buffer, Kernel, Type, Value, Var, maximum, minimum, select
 
 CAPACITY_BITS = 16
-"""Of the number of runs in a bucket: so many that a lane's share of them is read as a stream, though they leave the
+"""Of the number of runs in a bucket: so many that a partition's share of them is read as a stream, though they leave the
 core's own cache. (By 1,000 keys, 2^13 took nearly twice as long.)"""
 LONGEST = 1 << 46  # ticks of a bucket: a time relative to the bucket shares a word with a position
 PATIENCE = 4  # insertion steps per run among runs of nearly the same time
 NEVER_ENDS = (1 << 63) - 1
 
 
-def part_of_lanes() -> Kernel:
+def part_of_partitions() -> Kernel:
     """Find each partition's points in [since, before); return the number of points with a value."""
-    k = KernelBuilder("part_of_lanes")
-    lanes, since, before = k.scalar("lanes"), k.scalar("since"), k.scalar("before")
+    k = KernelBuilder("part_of_partitions")
+    partitions, since, before = k.scalar("partitions"), k.scalar("since"), k.scalar("before")
     bounds, times, valid = k.buffer("bounds", I64), k.buffer("times", I64), k.buffer("valid", U8)
     begins, ends = k.buffer("begins", I64), k.buffer("ends", I64)
     found = k.var("found", 0)
-    with k.for_(0, lanes, "lane", scalar=True) as lane:
-        first, last = k.var("first", bounds[lane]), k.var("last", bounds[lane + 1])
+    with k.for_(0, partitions, "partition", scalar=True) as partition:
+        first, last = k.var("first", bounds[partition]), k.var("last", bounds[partition + 1])
         begin = _place_of(k, times, first, last, since)
         end = _place_of(k, times, begin, last, before)
-        k.store(begins, lane, begin)
-        k.store(ends, lane, end)
+        k.store(begins, partition, begin)
+        k.store(ends, partition, end)
         with k.for_(begin, end, "i") as i:
             k.set(found, found + valid[i].to(I64))
     k.ret(found)
@@ -54,14 +54,16 @@ def _place_of(k: KernelBuilder, times: Buffer, first: Value, last: Value, time: 
     return at
 
 
-def interleave(of_points: tuple[Type, ...], of_lanes: tuple[Type, ...], bits: int = CAPACITY_BITS) -> Kernel:
-    """Write start, end and columns of the runs of `part_of_lanes` from position `first` on. Return 0 on failure.
+def interleave(
+    of_points: tuple[Type, ...], of_partitions: tuple[Type, ...], bits: int = CAPACITY_BITS
+) -> Kernel:
+    """Write start, end and columns of the runs of `part_of_partitions` from position `first` on. Return 0 on failure.
 
     Columns belong to points or to partitions. The kernel fails if more runs begin at one time than a bucket holds, or
     if buckets restart more than `patience` times. A partition adds at most one bucket's capacity before the check, so
     scratch buffers have room for twice the runs of a bucket, plus one dummy.
     """
-    return _Interleave(of_points, of_lanes, bits).kernel()
+    return _Interleave(of_points, of_partitions, bits).kernel()
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,10 @@ class _Carried:
 
 
 class _Interleave:
-    def __init__(self, of_points: tuple[Type, ...], of_lanes: tuple[Type, ...], bits: int) -> None:
+    def __init__(self, of_points: tuple[Type, ...], of_partitions: tuple[Type, ...], bits: int) -> None:
         self.capacity, self.slots, self.low = 1 << bits, 1 << bits - 1, bits + 1
         self.k = k = KernelBuilder("interleave")
-        self.lanes, self.rows = k.scalar("lanes"), k.scalar("rows")
+        self.partitions, self.rows = k.scalar("partitions"), k.scalar("rows")
         self.since, self.before = k.scalar("since"), k.scalar("before")
         self.bounds, self.times = k.buffer("bounds", I64), k.buffer("times", I64)
         self.valid = k.buffer("valid", U8)
@@ -85,8 +87,8 @@ class _Interleave:
         self.words, self.spare, self.until = (k.buffer(hint, I64) for hint in ("words", "spare", "until"))
         self.counts = k.buffer("counts", I64)
         self.out_start, self.out_end = k.buffer("out_start", I64), k.buffer("out_end", I64)
-        self.of_points = [self._carried(each) for each in of_points]
-        self.of_lanes = [self._carried(each) for each in of_lanes]
+        self.of_points = [self._carried(point) for point in of_points]
+        self.of_partitions = [self._carried(partition) for partition in of_partitions]
         self.done, self.width = k.var("done", k.scalar("first")), k.var("width", k.scalar("width"))
         self.left = k.var("left", k.scalar("patience"))
         self.lo, self.n = k.var("lo", self.since), k.var("n", 0)
@@ -118,8 +120,8 @@ class _Interleave:
 
     def _accept(self, hi: Var) -> None:
         k = self.k
-        with k.for_(0, self.lanes, "lane") as lane:
-            k.store(self.begins, lane, self.next[lane])
+        with k.for_(0, self.partitions, "partition") as partition:
+            k.store(self.begins, partition, self.next[partition])
         self._write()
         k.set(self.lo, hi)
         with k.if_(self.n < self.capacity // 4):
@@ -132,29 +134,29 @@ class _Interleave:
         k = self.k
         k.set(self.n, 0)
         k.set(self.full, False)
-        lane = k.var("lane", 0)
-        with k.while_((lane < self.lanes) & ~self.full):
-            at, end = k.var("at", self.begins[lane]), k.var("end", self.ends[lane])
+        partition = k.var("partition", 0)
+        with k.while_((partition < self.partitions) & ~self.full):
+            at, end = k.var("at", self.begins[partition]), k.var("end", self.ends[partition])
             limit = k.var("limit", minimum(end, at + self.capacity))
             last = k.var("last", maximum(limit - 1, 0))
-            behind = k.var("behind", self.bounds[lane + 1])
+            behind = k.var("behind", self.bounds[partition + 1])
             with k.while_((at < limit) & (self.times[minimum(at, last)] < hi)):
-                self._keep(at, lane, behind)
+                self._keep(at, partition, behind)
                 k.set(at, at + 1)
-            k.store(self.next, lane, at)
+            k.store(self.next, partition, at)
             k.set(self.full, (self.n > self.capacity) | (at.eq(limit) & (limit < end)))
-            k.set(lane, lane + 1)
+            k.set(partition, partition + 1)
 
-    def _keep(self, at: Var, lane: Var, behind: Var) -> None:
+    def _keep(self, at: Var, partition: Var, behind: Var) -> None:
         """Store a point; the next overwrites it unless it has a value. This is branch-free."""
         k, n = self.k, self.n
         following = self.times[minimum(at + 1, self.rows - 1)]
         k.store(self.words, n, ((self.times[at] - self.lo) << self.low) | n)
         k.store(self.until, n, select(at + 1 < behind, following, NEVER_ENDS))
-        for each in self.of_points:
-            k.store(each.kept, n, each.source[at])
-        for each in self.of_lanes:
-            k.store(each.kept, n, each.source[lane])
+        for point in self.of_points:
+            k.store(point.kept, n, point.source[at])
+        for each in self.of_partitions:
+            k.store(each.kept, n, each.source[partition])
         k.set(self.n, n + self.valid[at].ne(0).to(I64))
 
     # -- sorting and writing -------------------------------------------------------------------------
@@ -192,6 +194,6 @@ class _Interleave:
             which, to = k.var("which", word & mask), k.var("to", self.done + i)
             k.store(self.out_start, to, self.lo + (word >> self.low))
             k.store(self.out_end, to, self.until[which])
-            for each in (*self.of_points, *self.of_lanes):
-                k.store(each.target, to, each.kept[which])
+            for point in (*self.of_points, *self.of_partitions):
+                k.store(point.target, to, point.kept[which])
         k.set(self.done, self.done + self.n)

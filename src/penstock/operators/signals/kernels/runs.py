@@ -15,15 +15,15 @@ def runs() -> Kernel:
     The kernel returns the number of runs.
     """
     k = KernelBuilder("runs")
-    lanes, rows = k.scalar("lanes"), k.scalar("rows")
+    partitions, rows = k.scalar("partitions"), k.scalar("rows")
     bounds, times, valid = k.buffer("bounds", I64), k.buffer("times", I64), k.buffer("valid", U8)
-    out_lane, out_place = k.buffer("out_lane", I64), k.buffer("out_place", I64)
+    out_partition, out_place = k.buffer("out_partition", I64), k.buffer("out_place", I64)
     out_start, out_end = k.buffer("out_start", I64), k.buffer("out_end", I64)
     found = k.var("found", 0)
-    with k.for_(0, lanes, "lane", scalar=True) as lane:
-        end = k.var("end", bounds[lane + 1])
-        with k.for_(bounds[lane], end, "i", scalar=True) as i:
-            k.store(out_lane, found, lane)
+    with k.for_(0, partitions, "partition", scalar=True) as partition:
+        end = k.var("end", bounds[partition + 1])
+        with k.for_(bounds[partition], end, "i", scalar=True) as i:
+            k.store(out_partition, found, partition)
             k.store(out_place, found, i)
             k.store(out_start, found, times[i])
             following = times[minimum(i + 1, rows - 1)]

@@ -38,7 +38,7 @@ class _Cursor:
 
 
 def walk(spec: WalkSpec) -> Kernel:
-    """Build the kernel for the partitions `lane_lo` … `lane_hi` and the instants from `since` to `before`.
+    """Build the kernel for the partitions `partition_lo` … `partition_hi` and the instants from `since` to `before`.
 
     With `emit` 0 it only counts. It returns the number of instants. Changes before `since` are skipped: the positions
     at an instant depend only on times, so the loop can begin anywhere.
@@ -50,7 +50,11 @@ class _Walk:
     def __init__(self, spec: WalkSpec) -> None:
         self.spec = spec
         self.k = k = KernelBuilder("walk")
-        self.lane_lo, self.lane_hi, self.emit = k.scalar("lane_lo"), k.scalar("lane_hi"), k.scalar("emit")
+        self.partition_lo, self.partition_hi, self.emit = (
+            k.scalar("partition_lo"),
+            k.scalar("partition_hi"),
+            k.scalar("emit"),
+        )
         self.since, self.before = k.scalar("since"), k.scalar("before")
         self.times = [k.buffer("times", I64) for _ in range(spec.accesses)]
         self.marks = [k.buffer("marks", U8) for _ in range(spec.accesses)]
@@ -70,22 +74,22 @@ class _Walk:
     def build(self) -> Kernel:
         k = self.k
         done = k.var("done", 0)
-        with k.for_(self.lane_lo, self.lane_hi, "lane", scalar=True) as lane:
-            self._lane(lane, done)
+        with k.for_(self.partition_lo, self.partition_hi, "partition", scalar=True) as partition:
+            self._partition(partition, done)
             with k.if_(self.emit.ne(0)):
-                k.store(self.out_bounds, lane + 1, done)
+                k.store(self.out_bounds, partition + 1, done)
         k.ret(done)
         return k.build()
 
-    def _lane(self, lane: Var, done: Var) -> None:
+    def _partition(self, partition: Var, done: Var) -> None:
         k = self.k
-        begins = [k.var("begin", bounds[lane]) for bounds in self.bounds]
+        begins = [k.var("begin", bounds[partition]) for bounds in self.bounds]
         points = [
-            self._cursor(times, begin, k.var("end", bounds[lane + 1]), shift)
+            self._cursor(times, begin, k.var("end", bounds[partition + 1]), shift)
             for times, begin, bounds, shift in zip(self.times, begins, self.bounds, self.shifts, strict=True)
         ]
-        firsts = [k.var("first", bounds[lane]) for bounds in self.sample_bounds]
-        spans = [self._span(place, first, lane) for place, first in enumerate(firsts)]
+        firsts = [k.var("first", bounds[partition]) for bounds in self.sample_bounds]
+        spans = [self._span(place, first, partition) for place, first in enumerate(firsts)]
         self.grids = {
             place: k.var("grid", NEVER_AGAIN) for place, kind in enumerate(self.spec.spans) if kind == WINDOW
         }
@@ -132,9 +136,9 @@ class _Walk:
 
     # -- spans ---------------------------------------------------------------------------------------
 
-    def _span(self, place: int, first: Var, lane: Var) -> tuple[_Cursor, _Cursor]:
+    def _span(self, place: int, first: Var, partition: Var) -> tuple[_Cursor, _Cursor]:
         k = self.k
-        end = k.var("send", self.sample_bounds[place][lane + 1])
+        end = k.var("send", self.sample_bounds[place][partition + 1])
         samples = self.samples[place]
         enter = _Cursor(samples, k.var("hi", first), end, k.var("enters", NEVER_AGAIN))
         with k.if_(enter.at < end):
@@ -196,7 +200,7 @@ class _Walk:
     # -- instants ------------------------------------------------------------------------------------
 
     def _soonest(self, points: list[_Cursor], spans: list[tuple[_Cursor, _Cursor]]) -> Value:
-        whens: list[Value] = [*(each.when for each in points), *self.grids.values()]
+        whens: list[Value] = [*(point.when for point in points), *self.grids.values()]
         for enter, leave in spans:
             whens += [enter.when, leave.when]
         soonest = whens[0]

@@ -31,7 +31,7 @@ def positional(
     few: Callable[[Context], SignalStage],
 ) -> Callable[[Context], DenseStage]:
     """Return the constructor of the positional stage; `few` makes the stage for the rows of a short input."""
-    inputs = [(each.schema, each.clock) for each in sources]
+    inputs = [(source.schema, source.clock) for source in sources]
     found = dense(op.program, inputs)
     program = CompiledDense(found, kernel_factory)
 

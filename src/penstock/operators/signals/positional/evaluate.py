@@ -122,7 +122,7 @@ class DenseSignals:
     ) -> list[Column]:
         """Compute the output at positions [lo, hi), into the given buffers or into new ones."""
         columns = self.room(lo, hi) if room is None else room
-        nullable = {str(i): nullable_columns(each.rows) for i, each in enumerate(samples)}
+        nullable = {str(i): nullable_columns(sample.rows) for i, sample in enumerate(samples)}
         sure: list[list[slice]] = [[] for _ in columns]  # the parts of a column that cannot hold nulls
         nulls = [False for _ in columns]
         for begin, end, edge in self._parts(samples, lo, hi):
@@ -138,15 +138,15 @@ class DenseSignals:
     def room(self, lo: int, hi: int) -> list[Column]:
         """Allocate buffers for the results of some positions."""
         size = self._place(hi, lo)
-        types = [each.type for each in self.program.outputs]
-        return [Column(room(size, numpy_type(each)), room(size, np.uint8), True) for each in types]
+        types = [output.type for output in self.program.outputs]
+        return [Column(room(size, numpy_type(dtype)), room(size, np.uint8), True) for dtype in types]
 
     # -- cutting -------------------------------------------------------------------------------------
 
     def _parts(self, samples: Sequence[Samples], lo: int, hi: int) -> Iterator[tuple[int, int, bool]]:
         """Separate the positions near both ends of the samples; cut where grids meet, between windows."""
         program = self.program
-        total = min(each.total for each in samples)
+        total = min(sample.total for sample in samples)
         first = self._down(max(program.past, lo) + program.grid - 1)
         last = max(self._down(min(total - program.future, hi)), first)
         for begin, end, edge in (
@@ -220,14 +220,14 @@ class DenseSignals:
 
             return run
 
-        run_on_threads([work(*each) for each in self._slices(*positions)], self.threads)
+        run_on_threads([work(*slice_) for slice_ in self._slices(*positions)], self.threads)
         return found
 
     def _given(self, call: DenseCall, samples: Sequence[Samples]) -> dict[str, Any]:
         given: dict[str, Any] = {}
-        for each, bindings, (base, total) in zip(samples, call.inputs, call.places, strict=True):
-            given |= BatchArguments(each.rows, {}).fill(bindings)
-            given |= {base: each.base, total: each.total}
+        for sample, bindings, (base, total) in zip(samples, call.inputs, call.places, strict=True):
+            given |= BatchArguments(sample.rows, {}).fill(bindings)
+            given |= {base: sample.base, total: sample.total}
         return given
 
     def _call(self, call: DenseCall, values: dict[str, Any], lo: int, hi: int) -> int:
@@ -254,13 +254,13 @@ class DenseSignals:
     def _memory(self, call: DenseCall) -> dict[str, Any]:
         """Return past results, extended to the size that the kernel needs."""
         if not self.histories:
-            self.histories = [_first_results(each) for each in call.memories]
+            self.histories = [_first_results(memory) for memory in call.memories]
         found: dict[str, Any] = {}
-        for place, each in enumerate(call.memories):
+        for place, memory in enumerate(call.memories):
             values, valid = self.histories[place]
-            if len(values) < each.size:
-                self.histories[place] = values, valid = _grown(each, values, valid)
-            found |= {each.values: values, each.valid: valid}
+            if len(values) < memory.size:
+                self.histories[place] = values, valid = _grown(memory, values, valid)
+            found |= {memory.values: values, memory.valid: valid}
         return found
 
     def _lost(self) -> bool:

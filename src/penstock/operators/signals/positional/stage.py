@@ -84,16 +84,20 @@ class DenseStage:
         self.done = self.signals.span(0)[0]
         self.ports = [START_OF_TIME] * len(self.schemas)
 
-    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
-        batches = [flow.batch.select(self.schemas[port].names) for flow in flows if flow.batch.num_rows]
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
+        batches = [
+            timed_batch.batch.select(self.schemas[port].names)
+            for timed_batch in timed_batches
+            if timed_batch.batch.num_rows
+        ]
         if not batches:
             return []
-        if not flows[0].counted:
+        if not timed_batches[0].counted:
             self.metrics.accepted += sum(batch.num_rows for batch in batches)
         before = self.samples[port]
         kept = [before.rows] if before.rows.num_rows else []
         self.samples[port] = Samples(joined([*kept, *batches], self.schemas[port]), before.base)
-        total = min(each.total for each in self.samples)
+        total = min(sample.total for sample in self.samples)
         return self._evaluated(self.signals.ready(total)) if total >= self.signals.program.shortest else []
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
@@ -102,11 +106,11 @@ class DenseStage:
         if min(self.ports) != END_OF_TIME or self.ended:
             return [], END_OF_TIME if self.ended else self._ahead()
         self.ended = True
-        total = max(each.total for each in self.samples)
-        if min(each.total for each in self.samples) < self.signals.program.shortest:
+        total = max(sample.total for sample in self.samples)
+        if min(sample.total for sample in self.samples) < self.signals.program.shortest:
             return self._run_few(), END_OF_TIME
-        flows = self._evaluated(self.signals.span(total)[1]) if total else []
-        return [*flows, *self._last()], END_OF_TIME
+        timed_batches = self._evaluated(self.signals.span(total)[1]) if total else []
+        return [*timed_batches, *self._last()], END_OF_TIME
 
     def _ahead(self) -> int:
         ready = self.clock.at(self.signals.program.outputs_before(self.done))
@@ -127,10 +131,10 @@ class DenseStage:
 
     def _forget(self) -> None:
         since = max(self._needed, 0)
-        for port, each in enumerate(self.samples):
-            drop = min(max(since - each.base, 0), each.rows.num_rows)
+        for port, sample in enumerate(self.samples):
+            drop = min(max(since - sample.base, 0), sample.rows.num_rows)
             if drop:
-                self.samples[port] = Samples(each.rows.slice(drop), each.base + drop)
+                self.samples[port] = Samples(sample.rows.slice(drop), sample.base + drop)
 
     @property
     def _needed(self) -> int:
@@ -144,8 +148,8 @@ class DenseStage:
             return self._of_one(columns[0], first)
         places = self._places(columns, cut)
         starts = self.clock.origin + (first + places) * self.clock.stride
-        values = [each.values[places] for each in columns]
-        valid = [_flags(each)[places] for each in columns]
+        values = [column.values[places] for column in columns]
+        valid = [_flags(column)[places] for column in columns]
         if self.run is not None:
             starts = np.concatenate([[self.run.start], starts])
             values = [np.concatenate(pair) for pair in zip(self.run.values, values, strict=True)]
@@ -153,7 +157,7 @@ class DenseStage:
         if not len(starts):
             return self._batch(starts, starts, values, valid)
         self.run = Open(
-            int(starts[-1]), [each[-1:].copy() for each in values], [v[-1:].copy() for v in valid]
+            int(starts[-1]), [value[-1:].copy() for value in values], [v[-1:].copy() for v in valid]
         )
         return self._batch(starts[:-1], starts[1:], [v[:-1] for v in values], [v[:-1] for v in valid])
 
@@ -189,8 +193,8 @@ class DenseStage:
         if cut == slice(0, rows):
             return np.arange(rows)
         begins = np.zeros(rows, np.bool_)
-        for place, each in enumerate(columns):
-            begins[self._changes(each, place)] = True
+        for place, column in enumerate(columns):
+            begins[self._changes(column, place)] = True
         begins[cut] = True
         return np.flatnonzero(begins)
 
@@ -229,7 +233,7 @@ class DenseStage:
         if not there.all():
             there = there.view(np.bool_)
             starts, ends = starts[there], None if ends is None else ends[there]
-            values, valid = [each[there] for each in values], [each[there] for each in valid]
+            values, valid = [value[there] for value in values], [each[there] for each in valid]
         return self._rows(starts, ends, values, valid)
 
     def _rows(
@@ -243,31 +247,31 @@ class DenseStage:
         types = self.types
         until = pa.nulls(len(starts), types[1]) if ends is None else time_array(ends, types[1])
         arrays = [time_array(starts, types[0]), until]
-        for each, flags, dtype in zip(values, valid, types[2:], strict=True):
-            arrays.append(to_arrow(np.ascontiguousarray(each), flags, dtype))
+        for value, flags, dtype in zip(values, valid, types[2:], strict=True):
+            arrays.append(to_arrow(np.ascontiguousarray(value), flags, dtype))
         return pa.RecordBatch.from_arrays(arrays, schema=self.whole).select(self.schema.names)
 
     def _run_few(self) -> list[TimedBatch]:
         stage = self.few()
-        flows: list[TimedBatch] = []
-        for port, each in enumerate(self.samples):
-            flows += stage.push(port, [TimedBatch(each.rows, None, each.base, counted=True)])
+        timed_batches: list[TimedBatch] = []
+        for port, sample in enumerate(self.samples):
+            timed_batches += stage.push(port, [TimedBatch(sample.rows, None, sample.base, counted=True)])
         for port in range(len(self.samples)):
             made, _ = stage.advance(port, END_OF_TIME)
-            flows += made
-        return flows
+            timed_batches += made
+        return timed_batches
 
     # -- state ---------------------------------------------------------------------------------------
 
     def save(self) -> Mapping[str, StateTable]:
-        places = {f"base_{port}": each.base for port, each in enumerate(self.samples)}
+        places = {f"base_{port}": sample.base for port, sample in enumerate(self.samples)}
         places |= {f"port_{port}": mark for port, mark in enumerate(self.ports)}
         rows = {
             f"rows_{port}": kept_rows(
-                pa.Table.from_batches([each.rows]), np.arange(each.rows.num_rows) + each.base, ()
+                pa.Table.from_batches([sample.rows]), np.arange(sample.rows.num_rows) + sample.base, ()
             )
-            for port, each in enumerate(self.samples)
-            if each.rows.num_rows
+            for port, sample in enumerate(self.samples)
+            if sample.rows.num_rows
         }
         wide = int(self.signals.wide)
         return {"marks": scalars(done=self.done, wide=wide, **places), **rows, **self._kept_runs()}
@@ -310,11 +314,11 @@ class DenseStage:
 
     def _check_places(self) -> None:
         """Reject positions that no run reaches: results are final up to the last position that samples allow."""
-        signals, total = self.signals, min(each.total for each in self.samples)
+        signals, total = self.signals, min(sample.total for sample in self.samples)
         done = signals.ready(total) if total >= signals.program.shortest else signals.span(0)[0]
         require(self.done == done, "the place of a signal")
         require(
-            all(0 <= each.base <= max(self._needed, 0) < ROWS_EVER for each in self.samples),
+            all(0 <= sample.base <= max(self._needed, 0) < ROWS_EVER for sample in self.samples),
             "the samples of a signal",
         )
 
@@ -333,7 +337,7 @@ def _stored(values: np.ndarray) -> pa.Array:
 
 
 def _loaded_run(table: pa.Table, outputs: Sequence[Output]) -> Open:
-    values = [_loaded(table, f"value_{place}", each.type) for place, each in enumerate(outputs)]
+    values = [_loaded(table, f"value_{place}", output.type) for place, output in enumerate(outputs)]
     valid = [_loaded(table, f"valid_{place}", U8) for place in range(len(outputs))]
     require(table.num_rows == 1, "the open interval of a signal")
     return Open(int(integers(table, "start")[0]), values, valid)

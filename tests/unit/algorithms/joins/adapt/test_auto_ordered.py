@@ -15,7 +15,7 @@ from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.codegen.native import compile_kernel
 from penstock.operators.joins.arrival_rate import Arrivals, at_rest
 from penstock.operators.joins.auto_ordered import AutoInOrder
-from penstock.operators.joins.build import lane_kernels
+from penstock.operators.joins.build import partition_kernels
 from penstock.operators.joins.build_algorithms import in_order
 from tests.unit.algorithms.joins.kernels.joining import codes, expected
 
@@ -24,7 +24,7 @@ BY_SIZE = Split("rows", 50.0, Leaf("shj_jm"), Split("duplicates", 3.0, Leaf("prj
 
 
 def auto(tree=BY_SIZE, arrival=at_rest) -> AutoInOrder:
-    kernels = lane_kernels(WORKSHOP, 2)
+    kernels = partition_kernels(WORKSHOP, 2)
     return AutoInOrder(
         lambda name: in_order(name, WORKSHOP, kernels), JoinChooser(dict.fromkeys(TREES, tree)), arrival
     )
@@ -53,7 +53,7 @@ def test_any_choice_gives_the_same_pairs_in_the_same_order(algorithm, left, righ
     assert paired(joiner.ordered(one, other, 1, outer=True)) == outer(one, other)
     parts = list(joiner.parts(one, other, 1, outer=True, most=most))
     assert [pair for part in parts for pair in paired(part)] == outer(one, other)
-    met = in_order(algorithm, WORKSHOP, lane_kernels(WORKSHOP, 1)).met(one, other, 1)
+    met = in_order(algorithm, WORKSHOP, partition_kernels(WORKSHOP, 1)).met(one, other, 1)
     assert np.flatnonzero(met).tolist() == sorted({own for own, _ in expected(one, other)})
 
 

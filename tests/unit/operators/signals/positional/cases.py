@@ -115,6 +115,6 @@ def check(signal, tables: Sequence[pa.Table], backend=quick, only: int | None = 
     step = 1 if only is None else max(1, max(map(len, got.values())) // only)
     for name in wanted:
         for place, (a, b) in enumerate(zip(got[name][::step], wanted[name], strict=True)):
-            told = f"{name} at result {place}: {a} instead of {b}\n{got[name]}\n{wanted[name]}"
-            assert same(a, b), f"{told}\n{show_program(program)}\n{made.positions.time}"
+            reported = f"{name} at result {place}: {a} instead of {b}\n{got[name]}\n{wanted[name]}"
+            assert same(a, b), f"{reported}\n{show_program(program)}\n{made.positions.time}"
     return got

@@ -249,8 +249,8 @@ def test_a_sum_that_does_not_fit_is_an_error_and_not_a_wrong_number() -> None:
 def test_what_does_not_fit_is_told_with_the_reason(made, reason: str) -> None:
     signal_of = made(signal(table([1.0, 2.0]), 4))
     program, streams = signal_of.graph.program(signal_of.name)
-    told = why_not(program, [(schema_of(each.raw_plan), time_of(each.raw_plan)) for each in streams])
-    assert told is not None and reason in told
+    reported = why_not(program, [(schema_of(each.raw_plan), time_of(each.raw_plan)) for each in streams])
+    assert reported is not None and reason in reported
 
 
 def test_an_offset_that_is_no_multiple_of_the_period_has_no_grid() -> None:

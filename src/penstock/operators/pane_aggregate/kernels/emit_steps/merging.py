@@ -197,7 +197,7 @@ ALGORITHMS: dict[str, type[InPlace | Recompute | SubtractOnEvict | TwoStacks]] =
 def algorithms(monoids: Sequence[Monoid], preferred: str) -> tuple[str, ...]:
     """Choose an algorithm per monoid: the preferred one, but two-stacks where subtraction lacks an inverse."""
     subtracts = preferred == "subtract-on-evict"
-    return tuple("two-stacks" if subtracts and each.take is None else preferred for each in monoids)
+    return tuple("two-stacks" if subtracts and monoid.take is None else preferred for monoid in monoids)
 
 
 class Mergers:

@@ -32,7 +32,7 @@ class Panes:
         k, spec = self.k, self.spec
         single = spec.sparse or spec.key_table == "none"
         self.columns: Value = const(1, I64) if single else k.scalar("columns")
-        self.states = [tuple(k.buffer("state", each.type) for each in m.states) for m in spec.monoids]
+        self.states = [tuple(k.buffer("state", state.type) for state in m.states) for m in spec.monoids]
         self.order = k.buffer("order", I64)
         self.first = k.buffer("first", I64)
 

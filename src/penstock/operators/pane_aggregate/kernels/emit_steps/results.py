@@ -86,7 +86,7 @@ class Results:
 
     def _column(self, name: str, w: Value) -> Cell:
         """A key, decoded from its word, or a bound of the window."""
-        names = [each for each, _ in self.spec.keys]
+        names = [key for key, _ in self.spec.keys]
         if name in names:
             place = names.index(name)
             word, null = self.words[place]
@@ -111,8 +111,8 @@ class Results:
             k.store(buffer, at, word)
         if self.out_nulls is not None:
             k.store(self.out_nulls, at, _null_mask(self.words))
-        for each in self.spec.fields:
-            self._write_field(each, lowering.lower(each.expr), lowering.type_of(each.expr), at)
+        for column in self.spec.fields:
+            self._write_field(column, lowering.lower(column.expr), lowering.type_of(column.expr), at)
 
     def _write_field(self, field: ex.Field, cell: Cell, dtype: pa.DataType, at: Value) -> None:
         values, valid = self._column_of(field, cell, dtype)
@@ -146,7 +146,7 @@ def _null_mask(words: Sequence[tuple[Value, Value]]) -> Value:
 
 
 def _reduced_in(spec: EmitSpec) -> frozenset[int]:
-    exprs = [each.expr for each in spec.fields] + ([] if spec.having is None else [spec.having])
+    exprs = [column.expr for column in spec.fields] + ([] if spec.having is None else [spec.having])
     return frozenset(n.index for expr in exprs for n in ex.walk(expr) if isinstance(n, ex.Reduced))
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.algorithms.expressions.cells import Cell, is_nan
+from penstock.algorithms.expressions.cells import Cell, disjunction, is_nan
 from penstock.algorithms.monoids import Values
 from penstock.algorithms.partials import PRESENT
 from penstock.algorithms.partials.contribution import Contribution
@@ -112,24 +112,23 @@ class Addition:
 
     def _overflow(self, updates: Sequence[Update], contributions: Sequence[Contribution]) -> Value | None:
         """Whether a 64-bit sum would overflow with the row; None if there are no such sums."""
-        overflow: Value | None = None
+        overflows: list[Value] = []
         for monoid, update, (values, active) in zip(
             self.frame.spec.monoids, updates, contributions, strict=True
         ):
             if monoid.guarded:
                 leaves = _leaves_64_bits(update.old[0], values[0])
-                leaves = leaves if active is None else leaves & active
-                overflow = leaves if overflow is None else overflow | leaves
-        return overflow
+                overflows.append(leaves if active is None else leaves & active)
+        return disjunction(overflows)
 
     def _store(self, at: Value, updates: Sequence[Update]) -> None:
         spec, k = self.frame.spec, self.frame.k
         if spec.partials[0] == PRESENT and len(updates) > 1:
             self._mark_present(at, updates[1].old[0], spec.monoids[1].states[0].identity)
             updates = updates[1:]
-        for each in updates:
-            for buffer, before, after in zip(each.buffers, each.old, each.new, strict=True):
-                k.store(buffer, at, after if each.active is None else select(each.active, after, before))
+        for update in updates:
+            for buffer, before, after in zip(update.buffers, update.old, update.new, strict=True):
+                k.store(buffer, at, after if update.active is None else select(update.active, after, before))
 
     def _mark_present(self, at: Value, old: Value, identity: float) -> None:
         """Mark a cell whose second state is still the identity, as it is on the first row.

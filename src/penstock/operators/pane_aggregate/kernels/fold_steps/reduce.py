@@ -96,11 +96,11 @@ class Reduction:
         slot = frame.panes.find(k, self.pane.number, lambda: frame.leave(NEED_SLOTS, frame.at))
         place = k.var("place", slot * frame.width)
         updates = [self._update(m, place, total) for m, total in enumerate(totals)]
-        for magnitude, each, total in zip(self.magnitudes, updates, totals, strict=True):
+        for magnitude, update, total in zip(self.magnitudes, updates, totals, strict=True):
             if magnitude is not None:
-                self._check(magnitude, each.old[0], total[0])
-        for each in updates:
-            for buffer, value in zip(each.buffers, each.new, strict=True):
+                self._check(magnitude, update.old[0], total[0])
+        for update in updates:
+            for buffer, value in zip(update.buffers, update.new, strict=True):
                 k.store(buffer, place, value)
 
     def _update(self, m: int, place: Value, total: Values) -> Update:

@@ -1,6 +1,6 @@
 """Iterate over the instants at which an expression's inputs change, a block at a time (TiLT, section 6.1.3).
 
-A *track* is the points or samples of a signal, partitioned by key (a partition is a `lane`) and sorted by time. A
+A *track* is the points or samples of a signal, partitioned by key (a partition is a `partition`) and sorted by time. A
 *cursor* is a position on a track that passes each of its times `offset` ticks later. An access is one cursor. A span
 in time is two cursors, at which samples enter and leave. Cursors that always move together are shared. Nothing changes
 between two instants.
@@ -52,7 +52,7 @@ class ChangesSpec:
 
 
 @dataclass(frozen=True)
-class _Lane:
+class _Partition:
     """A track's rows of one partition. `last` is a readable position even if the partition is empty."""
 
     times: Buffer
@@ -86,23 +86,23 @@ Consume = Callable[[Var, Var], None]
 
 
 class Changes:
-    """The loop over instants, emitted into a kernel: `lanes` calls back once per partition and once per block."""
+    """The loop over instants, emitted into a kernel: `partitions` calls back once per partition and once per block."""
 
     def __init__(self, k: KernelBuilder, spec: ChangesSpec) -> None:
         self.k, self.spec = k, spec
-        self.lane_lo, self.lane_hi = k.scalar("lane_lo"), k.scalar("lane_hi")
+        self.partition_lo, self.partition_hi = k.scalar("partition_lo"), k.scalar("partition_hi")
         self.since, self.before = k.scalar("since"), k.scalar("before")
         self.times = [k.buffer("times", I64) for _ in spec.tracks]
         self.bounds = [k.buffer("bounds", I64) for _ in spec.tracks]
-        self.marks = [k.buffer("marks", U8) if each == SOME_MARKS else None for each in spec.tracks]
+        self.marks = [k.buffer("marks", U8) if track == SOME_MARKS else None for track in spec.tracks]
         self.offsets = [k.scalar("offset") for _ in spec.cursors]
         self.sizes = [k.scalar("size") for _ in spec.spans]
-        self.steps = [k.scalar("step") if each.kind in GRIDS else None for each in spec.spans]
-        self.delays = [k.scalar("delay") if each.kind in GRIDS else None for each in spec.spans]
+        self.steps = [k.scalar("step") if span.kind in GRIDS else None for span in spec.spans]
+        self.delays = [k.scalar("delay") if span.kind in GRIDS else None for span in spec.spans]
         self.instants, self.marked = k.local("instant", I64, BLOCK), k.local("mark", U8, BLOCK)
         self.places = [k.local("place", I64, BLOCK) for _ in spec.cursors]
         self.ahead = [k.local("ahead", I64, BLOCK + 2) for _ in spec.cursors]
-        self._bounds = [self._span_buffers(each) for each in spec.spans]
+        self._bounds = [self._span_buffers(span) for span in spec.spans]
         self.begins: list[Var] = []
 
     def _span_buffers(self, span: Span) -> tuple[Buffer, Buffer]:
@@ -116,13 +116,13 @@ class Changes:
         """Return the buffers with a span's first sample, and the one after its last, at each instant of the block."""
         return self._bounds[span]
 
-    def lanes(self, start: Callable[[Var], None], consume: Consume) -> None:
-        """Emit the loop over partitions: `start(lane)` begins one, `consume(lane, n)` processes a block of n instants."""
+    def partitions(self, start: Callable[[Var], None], consume: Consume) -> None:
+        """Emit the loop over partitions: `start(partition)` begins one, `consume(partition, n)` processes a block of n instants."""
         k = self.k
-        with k.for_(self.lane_lo, self.lane_hi, "lane", scalar=True) as lane:
-            tracks = [self._track(place, lane) for place in range(len(self.spec.tracks))]
+        with k.for_(self.partition_lo, self.partition_hi, "partition", scalar=True) as partition:
+            tracks = [self._track(place, partition) for place in range(len(self.spec.tracks))]
             self.begins = [each.begin for each in tracks]
-            start(lane)
+            start(partition)
             cursors = [self._cursor(place, tracks) for place in range(len(self.spec.cursors))]
             grids = {
                 place: self._grid(place, tracks[span.track])
@@ -141,15 +141,15 @@ class Changes:
                     k.set(now, self._soonest(cursors, grids))
                 with k.if_(n > 0):
                     self._place(cursors, n)
-                    consume(lane, n)
+                    consume(partition, n)
 
-    def _track(self, place: int, lane: Var) -> _Lane:
+    def _track(self, place: int, partition: Var) -> _Partition:
         k, bounds = self.k, self.bounds[place]
-        begin, end = k.var("begin", bounds[lane]), k.var("end", bounds[lane + 1])
-        return _Lane(self.times[place], begin, end, k.var("last", maximum(end - 1, 0)))
+        begin, end = k.var("begin", bounds[partition]), k.var("end", bounds[partition + 1])
+        return _Partition(self.times[place], begin, end, k.var("last", maximum(end - 1, 0)))
 
     def _instant(
-        self, tracks: list[_Lane], cursors: list[_Cursor], grids: dict[int, _Grid], now: Var, n: Var
+        self, tracks: list[_Partition], cursors: list[_Cursor], grids: dict[int, _Grid], now: Var, n: Var
     ) -> None:
         """Advance cursors and grids past `now`, and write all positions."""
         k = self.k
@@ -168,14 +168,14 @@ class Changes:
 
     # -- cursors -------------------------------------------------------------------------------------
 
-    def _cursor(self, place: int, tracks: list[_Lane]) -> _Cursor:
+    def _cursor(self, place: int, tracks: list[_Partition]) -> _Cursor:
         k, track = self.k, tracks[self.spec.cursors[place]]
         at = k.var("at", track.begin)
         with k.if_(self.since > FIRST):
             self._seek(track, at, self.since - self.offsets[place])
         return _Cursor(self.ahead[place], at, k.var("at", 0), k.var("when", NEVER_AGAIN))
 
-    def _read_ahead(self, place: int, tracks: list[_Lane], cursor: _Cursor) -> None:
+    def _read_ahead(self, place: int, tracks: list[_Partition], cursor: _Cursor) -> None:
         """Copy the next times of a track: a cursor passes at most one per instant of a block."""
         k, track, offset = self.k, tracks[self.spec.cursors[place]], self.offsets[place]
         k.set(cursor.base, cursor.base + cursor.at)
@@ -204,7 +204,7 @@ class Changes:
             first = maximum(first, hi[i] - self.sizes[place])
         self.k.store(lo, i, first)
 
-    def _seek(self, track: _Lane, at: Var, time: Value) -> None:
+    def _seek(self, track: _Partition, at: Var, time: Value) -> None:
         """Move `at` to the first position with a time not before `time`, by binary search."""
         k = self.k
         wanted, upto = k.var("wanted", time), k.var("upto", track.end)
@@ -214,7 +214,7 @@ class Changes:
             k.set(at, select(earlier, middle + 1, at))
             k.set(upto, select(earlier, upto, middle))
 
-    def _pass(self, place: int, track: _Lane, cursor: _Cursor, now: Var, mark: Var) -> None:
+    def _pass(self, place: int, track: _Partition, cursor: _Cursor, now: Var, mark: Var) -> None:
         k = self.k
         due = k.var("due", cursor.when.eq(now))
         if self.spec.marking[place]:
@@ -229,7 +229,7 @@ class Changes:
 
     # -- grids ---------------------------------------------------------------------------------------
 
-    def _grid(self, place: int, track: _Lane) -> _Grid:
+    def _grid(self, place: int, track: _Partition) -> _Grid:
         k = self.k
         grid = _Grid(k.var("lo", track.begin), k.var("hi", track.begin), k.var("when", NEVER_AGAIN))
         with k.if_(track.begin < track.end):
@@ -250,7 +250,7 @@ class Changes:
         start = self._floor(time, step) + delay
         return start + step if self.spec.spans[place].kind == WINDOW else start
 
-    def _move_grid(self, place: int, track: _Lane, grid: _Grid, now: Var, mark: Var) -> None:
+    def _move_grid(self, place: int, track: _Partition, grid: _Grid, now: Var, mark: Var) -> None:
         """Advance to the window that contains `now`."""
         k = self.k
         step, delay = self._parameters(place)
@@ -271,7 +271,7 @@ class Changes:
         with k.else_(), k.if_(grid.hi < track.end):
             k.set(grid.when, self._enters(place, track.times[grid.hi]))
 
-    def _skip(self, track: _Lane, at: Var, time: Var) -> None:
+    def _skip(self, track: _Partition, at: Var, time: Var) -> None:
         k = self.k
         with k.while_((at < track.end) & (track.times[minimum(at, track.last)] < time)):
             k.set(at, at + 1)
@@ -282,7 +282,7 @@ class Changes:
         return time - rest - select(rest < 0, step, 0)
 
     def _soonest(self, cursors: list[_Cursor], grids: dict[int, _Grid]) -> Value:
-        whens = [*(each.when for each in cursors), *(each.when for each in grids.values())]
+        whens = [*(cursor.when for cursor in cursors), *(grid.when for grid in grids.values())]
         soonest: Value = whens[0]
         for each in whens[1:]:
             soonest = minimum(soonest, each)

@@ -44,10 +44,10 @@ class EveryInstant:
         self.target = target
         self.marks = target.k.buffer("out_marks", U8)
 
-    def start(self, lane: Var) -> None:
+    def start(self, partition: Var) -> None:
         """Do nothing: there is no state per partition."""
 
-    def write(self, lane: Var, n: Var) -> None:
+    def write(self, partition: Var, n: Var) -> None:
         to, k = self.target, self.target.k
         with k.for_(0, n, "i") as i:
             place = k.var("to", to.done + i)
@@ -75,11 +75,11 @@ class EveryChange:
         self.differs, self.chosen = k.local("differs", U8, length), k.local("chosen", I64, length)
         self.fresh = k.var("fresh", True, BOOL)
 
-    def start(self, lane: Var) -> None:
+    def start(self, partition: Var) -> None:
         """Start a partition with nothing written, unless this call continues where a previous one stopped."""
         to, k = self.target, self.target.k
         k.set(self.fresh, True)
-        with k.if_(self.follows.ne(0) & lane.eq(to.walk.lane_lo)):
+        with k.if_(self.follows.ne(0) & partition.eq(to.walk.partition_lo)):
             k.set(self.fresh, False)
             _copy(k, to.fields, to.done - 1, self.block, 0)
         with k.else_():
@@ -87,9 +87,9 @@ class EveryChange:
                 k.store(values, 0, const(0, values.type))
                 k.store(valid, 0, 0)
 
-    def write(self, lane: Var, n: Var) -> None:
+    def write(self, partition: Var, n: Var) -> None:
         to, k = self.target, self.target.k
-        since = k.var("emitted", self.emitted[lane])
+        since = k.var("emitted", self.emitted[partition])
         with k.for_(0, n, "i") as i:
             to.compute(i, self.block, i + 1)
         with k.for_(0, n, "i") as i:
@@ -130,10 +130,10 @@ class EverySample:
         ]
         self.counts, self.chosen = k.local("counts", U8, length), k.local("chosen", I64, length)
 
-    def start(self, lane: Var) -> None:
+    def start(self, partition: Var) -> None:
         """Do nothing: there is no state per partition."""
 
-    def write(self, lane: Var, n: Var) -> None:
+    def write(self, partition: Var, n: Var) -> None:
         to, k = self.target, self.target.k
         with k.for_(0, n, "i") as i:
             to.compute(i, self.block, i)

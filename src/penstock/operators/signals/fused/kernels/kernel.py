@@ -117,21 +117,21 @@ class _Fused:
         self.done = k.var("done", k.scalar("first_point"))
         self.results = [
             (
-                k.local("result", machine_type(each.type) or I64, changes.BLOCK),
+                k.local("result", machine_type(reduction.type) or I64, changes.BLOCK),
                 k.local("there", U8, changes.BLOCK),
             )
-            for each in spec.reductions
+            for reduction in spec.reductions
         ]
         self.tables: dict[int, PrefixTable] = {}
-        self.sliding = [self._sliding(each) for each in self._groups()]
-        self.outputs = [self._output(each) for each in spec.fields]
+        self.sliding = [self._sliding(group) for group in self._groups()]
+        self.outputs = [self._output(field) for field in spec.fields]
         target = Target(k, self.walk, self.out_times, self.outputs, self.done, self._store_fields)
         self.writer = _WRITERS[spec.writes](target)
 
     def build(self) -> FusedKernel:
         k = self.k
-        self.walk.lanes(self._start, self._consume)
-        k.store(self.out_bounds, self.walk.lane_hi, self.done)
+        self.walk.partitions(self._start, self._consume)
+        k.store(self.out_bounds, self.walk.partition_hi, self.done)
         k.store(self.head, ERRORS, self.head[ERRORS] | self.errors.to(I64))
         k.ret(self.done)
         scratch = [each for several in self.tables.values() for each in several.scratch]
@@ -140,7 +140,7 @@ class _Fused:
             Output(field.name, values.type, values.name, valid.name)
             for field, (values, valid) in zip(self.spec.fields, self.outputs, strict=True)
         )
-        bindings = tuple(tuple(each.bindings) for each in self.columns)
+        bindings = tuple(tuple(column.bindings) for column in self.columns)
         return FusedKernel(k.build(), bindings, outputs, tuple(scratch))
 
     def _fail(self, condition: Value) -> None:
@@ -151,9 +151,9 @@ class _Fused:
     def _groups(self) -> list[_Group]:
         """Group reductions with the same span and algorithm, which share a pass."""
         found: dict[tuple[int, str], list[int]] = {}
-        for place, each in enumerate(self.spec.reductions):
-            if each.algorithm is not None:
-                found.setdefault((each.span, each.algorithm), []).append(place)
+        for place, reduction in enumerate(self.spec.reductions):
+            if reduction.algorithm is not None:
+                found.setdefault((reduction.span, reduction.algorithm), []).append(place)
         return [self._group(span, algorithm, members) for (span, algorithm), members in found.items()]
 
     def _group(self, span: int, algorithm: str, members: list[int]) -> _Group:
@@ -168,7 +168,7 @@ class _Fused:
             algorithm,
             Shape(dense=True, may_be_empty=True),
         )
-        if algorithm == SUBTRACT and all(each.prefix is not None for each in slide_monoids(slide)):
+        if algorithm == SUBTRACT and all(monoid.prefix is not None for monoid in slide_monoids(slide)):
             slide = replace(slide, algorithm=PREFIX_SUMS)  # as exact, and without a branch per row
         return _Group(span, slide, slide_partials(slide), members)
 
@@ -188,13 +188,13 @@ class _Fused:
         if group.slide.algorithm != PREFIX_SUMS:
             return ALGORITHMS[group.slide.algorithm](rows, lo, hi, emit)
         table = self._table(track)
-        places = [self._partials_of(track).index(each) for each in group.partials]
+        places = [self._partials_of(track).index(partial) for partial in group.partials]
         return PrefixSums(TwoStacks(rows, lo, hi, emit), emit_few, table, places)
 
     def _rows(self, track: int, partials: Sequence[Partial], slide: SlideSpec) -> _Rows:
         def row(place: Value) -> Row:
             lowering = self.columns[track].lowering(place, self._fail)
-            return [contribution(lowering, each) for each in partials]
+            return [contribution(lowering, partial) for partial in partials]
 
         return _Rows(self.k, slide_monoids(slide), row)
 
@@ -204,9 +204,9 @@ class _Fused:
 
     def _by_prefix(self, track: int) -> list[_Group]:
         return [
-            each
-            for each in self._groups()
-            if each.slide.algorithm == PREFIX_SUMS and self.spec.changes.spans[each.span].track == track
+            group
+            for group in self._groups()
+            if group.slide.algorithm == PREFIX_SUMS and self.spec.changes.spans[group.span].track == track
         ]
 
     def _table(self, track: int) -> PrefixTable:
@@ -248,19 +248,19 @@ class _Fused:
 
     # -- blocks --------------------------------------------------------------------------------------
 
-    def _start(self, lane: Var) -> None:
-        self.k.store(self.out_bounds, lane, self.done)
+    def _start(self, partition: Var) -> None:
+        self.k.store(self.out_bounds, partition, self.done)
         for track, table in self.tables.items():
             table.start(self.walk.begins[track])
         for each in self.sliding:
             each.start()
-        self.writer.start(lane)
+        self.writer.start(partition)
 
-    def _consume(self, lane: Var, n: Var) -> None:
+    def _consume(self, partition: Var, n: Var) -> None:
         k = self.k
         with k.if_(self.emit.ne(0)):
             self._reduce(n)
-            self.writer.write(lane, n)
+            self.writer.write(partition, n)
         with k.else_():
             k.set(self.done, self.done + n)
 
@@ -302,7 +302,7 @@ class _Fused:
             _no_text,
             lambda name: self._accessed(name, i).valid,
             cells,
-            [each.type for each in self.spec.reductions],
+            [reduction.type for reduction in self.spec.reductions],
         )
 
     def _accessed(self, name: str, i: Value) -> Cell:

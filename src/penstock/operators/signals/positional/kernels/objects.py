@@ -26,8 +26,8 @@ def write_sampled(writer: Writer, this: Object, body: Sampled) -> None:
     """Compute the parts of samples that cannot be read in place: computed values, and validity bytes."""
     plan, k = writer.plan, writer.k
     given, need = writer.inputs[int(body.input)], plan.needs[this.name]
-    computed = [each for each in body.fields if plan.edge or not isinstance(each.expr, ex.Column)]
-    null = [each for each in body.fields if each.name in plan.nulls[this.name]]
+    computed = [column for column in body.fields if plan.edge or not isinstance(column.expr, ex.Column)]
+    null = [column for column in body.fields if column.name in plan.nulls[this.name]]
     if not computed and not null:
         return
     stored = Stored(
@@ -42,9 +42,9 @@ def write_sampled(writer: Writer, this: Object, body: Sampled) -> None:
         position = k.var("position", writer.position(entry))
         row, there = _row(writer, body, position)
         lowering = given.columns.lowering(row, writer.fail)
-        for each in body.fields:
-            if each in computed or each in null:
-                _store_sample(writer, stored, each.name, entry, lowering.lower(each.expr), there)
+        for column in body.fields:
+            if column in computed or column in null:
+                _store_sample(writer, stored, column.name, entry, lowering.lower(column.expr), there)
     writer.stored[this.name] = stored
 
 
@@ -137,8 +137,8 @@ def each_entry(
 def _stretch(writer: Writer, body: Expression | Feedback) -> int:
     """The number of positions on which all accesses on grids are constant; 0 if there are none."""
     steps = writer.plan.positions.steps
-    read = [(steps[each.source], each.shift) for each in body.accesses]
-    read += [(result_step(each, steps), each.shift) for each in body.reductions]
+    read = [(steps[access.source], access.shift) for access in body.accesses]
+    read += [(result_step(reduction, steps), reduction.shift) for reduction in body.reductions]
     return gcd(*(length for step, shift in read if step > 1 for length in (step, shift)))
 
 
@@ -153,10 +153,10 @@ def write_expression(writer: Writer, this: Object, body: Expression, target: Sto
         states = [states_at(writer, group, here) for group in plan.groups[this.name]]
         lowering = lowering_at(writer, this, body, here, states, {})
         begun = _begun(writer, this, here)
-        for each in plan.fields[this.name]:
-            cell = lowering.lower_as(each.expr, this.schema.field(each.name).type)
+        for column in plan.fields[this.name]:
+            cell = lowering.lower_as(column.expr, this.schema.field(column.name).type)
             cell = cell if begun is None else Cell(cell.value, narrow(cell.valid, begun))
-            writer.store(this, stored, each.name, here.entry, cell)
+            writer.store(this, stored, column.name, here.entry, cell)
         if marks is not None:
             mark = _mark(writer, this, body, here, states)
             writer.k.store(
@@ -193,11 +193,11 @@ def _mark(writer: Writer, this: Object, body: Expression, here: Here, states: St
         _on_grid(
             writer,
             here,
-            plan.step(each.source),
-            each.shift,
-            _read_mark(writer, here, each.source, each.shift),
+            plan.step(access.source),
+            access.shift,
+            _read_mark(writer, here, access.source, access.shift),
         )
-        for each in body.accesses
+        for access in body.accesses
     ]
     for group, state in zip(plan.groups[this.name], states, strict=True):
         if isinstance(group.span, Rolling):

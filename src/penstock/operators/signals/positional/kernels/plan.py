@@ -124,7 +124,9 @@ class Plan:
 
     def is_always_there(self, name: str) -> bool:
         """Whether an object is defined, and has a sample, at each of its steps."""
-        return not self.edge and any(each not in self.nulls[name] for each in self.schemas[name].names)
+        return not self.edge and any(
+            column_name not in self.nulls[name] for column_name in self.schemas[name].names
+        )
 
     # -- nulls and states ----------------------------------------------------------------------------
 
@@ -133,13 +135,13 @@ class Plan:
             case Sampled(input=source, fields=fields):
                 columns = self.nullable.get(source, frozenset())
                 null = {
-                    each.name
-                    for each in fields
-                    if self.edge or self._sample_is_null(this, each.name, columns)
+                    column.name
+                    for column in fields
+                    if self.edge or self._sample_is_null(this, column.name, columns)
                 }
                 self.nulls[this.name] = frozenset(null)
             case Expression() | Feedback() as body:
-                overs = [self._certain(each.source).over(each) for each in body.reductions]
+                overs = [self._certain(reduction.source).over(reduction) for reduction in body.reductions]
                 self.groups[this.name] = groups_of(
                     overs,
                     self.schemas,
@@ -151,8 +153,8 @@ class Plan:
                 )
                 for group in self.groups[this.name]:
                     self.algebras |= {
-                        group.track(each): how
-                        for each, how in zip(group.partials, group.algebras, strict=True)
+                        group.track(partial): how
+                        for partial, how in zip(group.partials, group.algebras, strict=True)
                     }
                 self.fields[this.name] = self._simplified(this, body)
                 self.nulls[this.name] = frozenset(self._null_fields(this, body))
@@ -172,7 +174,9 @@ class Plan:
         """The fields without null tests whose outcome is known; past results of a feedback may be null."""
         types = reduced_types(body, self.schemas)
         cells = self._scratch_reduced(KernelBuilder("scratch"), this.name, len(types))
-        nullable = [at(i, name) for i, each in enumerate(body.accesses) for name in self.nulls[each.source]]
+        nullable = [
+            at(i, name) for i, access in enumerate(body.accesses) for name in self.nulls[access.source]
+        ]
         if isinstance(
             body, Feedback
         ):  # the result at a given time may be missing; the result n samples ago exists
@@ -181,9 +185,9 @@ class Plan:
             scope(body, self.schemas, this.schema.types[0]),
             frozenset(nullable),
             types,
-            frozenset(i for i, each in enumerate(cells) if each.valid is not None),
+            frozenset(i for i, cell in enumerate(cells) if cell.valid is not None),
         )
-        return tuple(Field(each.name, known.simplified(each.expr)) for each in body.fields)
+        return tuple(Field(column.name, known.simplified(column.expr)) for column in body.fields)
 
     def _null_fields(self, this: Object, body: Expression | Feedback) -> Iterator[str]:
         """Find the nullable fields by lowering them on a scratch kernel, until a feedback reaches a fixed point."""
@@ -197,7 +201,9 @@ class Plan:
                 reduced_types=types,
             )  # fmt: skip
             found = frozenset(
-                each.name for each in self.fields[this.name] if lowering.lower(each.expr).valid is not None
+                column.name
+                for column in self.fields[this.name]
+                if lowering.lower(column.expr).valid is not None
             )
             if not isinstance(body, Feedback) or found <= own:
                 yield from this.schema.names if self.edge else found | own
@@ -217,7 +223,7 @@ class Plan:
     def _scratch_reduced(self, k: KernelBuilder, name: str, count: int) -> list[Cell]:
         cells: dict[int, Cell] = {}
         for group in self.groups[name]:
-            states = [scratch_state(each, group.length) for each in group.algebras]
+            states = [scratch_state(algebra, group.length) for algebra in group.algebras]
             cells |= zip(group.places, group.cells(k, states, lambda condition: None), strict=True)
         return [cells[i] for i in range(count)]
 
@@ -264,7 +270,7 @@ class Plan:
     def _need_group(self, group: Group, need: Need) -> None:
         """Add the needs of a group: a span's state is read at the current pane, or at the pane before the current step."""
         here = need if group.lag == 0 else need.since(group.every).back(group.pane)
-        if not group.sampled or any(each.words for each in group.algebras):
+        if not group.sampled or any(algebra.words for algebra in group.algebras):
             self._need(group.source, here)
         for track in self.tracks(group):
             self._need_level(track, group.length, here)
@@ -312,7 +318,7 @@ class Plan:
     @property
     def sequential(self) -> bool:
         """Whether each result depends on all previous results."""
-        return any(isinstance(each.body, Feedback) for each in self.objects)
+        return any(isinstance(obj.body, Feedback) for obj in self.objects)
 
     @property
     def reach(self) -> Need:
@@ -337,7 +343,7 @@ class _ScratchCells:
 
 def scratch_state(algebra: Algebra, length: int) -> Values:
     """A state of unknown words."""
-    return algebra.complete(tuple(Var("word", each) for each in algebra.words), length)
+    return algebra.complete(tuple(Var("word", word) for word in algebra.words), length)
 
 
 def _distinct(parts: Parts) -> set[int]:
@@ -351,6 +357,6 @@ def no_text(name: str, text: str) -> Cell:
 def either(conditions: Sequence[Value]) -> Value:
     """The disjunction of several conditions."""
     found = conditions[0]
-    for each in conditions[1:]:
-        found = found | each
+    for condition in conditions[1:]:
+        found = found | condition
     return found

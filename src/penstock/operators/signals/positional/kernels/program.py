@@ -81,14 +81,14 @@ class Dense:
     @property
     def lasting(self) -> int:
         """The number of positions after the last sample for which its value holds."""
-        bodies = [each.body for each in self.positions.program.objects]
+        bodies = [obj.body for obj in self.positions.program.objects]
         return max(each.hold.lasting or 0 for each in bodies if isinstance(each, Sampled))
 
     @property
     def shortest(self) -> int:
         """The least number of samples: with fewer, shifted copies of samples would leave gaps."""
         program = self.positions.program
-        read = [each.name for each in program.objects if isinstance(each.body, Feedback | Resample)]
+        read = [obj.name for obj in program.objects if isinstance(obj.body, Feedback | Resample)]
         spans = [marks_of(program, name) for name in (*read, *([program.output] if program.pieces else ()))]
         return max((last - first for first, last in spans), default=1) or 1
 
@@ -115,7 +115,7 @@ class Dense:
         """Build the kernel, for inputs in which only these columns hold nulls."""
         plan = edge_plan = self._edge_plan(nullable, wide)
         if not edge:
-            names = {each.name for each in plan.objects if isinstance(each.body, Feedback)}
+            names = {obj.name for obj in plan.objects if isinstance(obj.body, Feedback)}
             least = {name: need for name, need in edge_plan.needs.items() if name in names}
             plan = Plan(self.positions, nullable, edge=False, wide=wide, lost=lost, least=least)
         return _Dense(plan, self.inputs).write()
@@ -148,27 +148,27 @@ class _Dense:
     def write(self) -> DenseKernel:
         writer = self.writer
         histories = {
-            each.name: declare_history(writer, each, each.body)
-            for each in self.plan.objects
-            if isinstance(each.body, Feedback)
+            obj.name: declare_history(writer, obj, obj.body)
+            for obj in self.plan.objects
+            if isinstance(obj.body, Feedback)
         }
         results, outputs = self._outputs()
         with writer.blocks():
             writer.declare_bases()
             target = self._target(results)
-            for each in self.plan.objects:
-                if each.name in self.plan.needs:
-                    self._object(each, histories, target)
-                for source in sources_of(each.body):
+            for obj in self.plan.objects:
+                if obj.name in self.plan.needs:
+                    self._object(obj, histories, target)
+                for source in sources_of(obj.body):
                     writer.done_with(source)
             for name, history in histories.items():
                 carry(writer, name, history)
         scratch = tuple(
-            Scratch(each.name, each.type, writer.pool.sizes[each.name])
-            for each in writer.k.build().params
-            if each.name in writer.pool.sizes
+            Scratch(param.name, param.type, writer.pool.sizes[param.name])
+            for param in writer.k.build().params
+            if param.name in writer.pool.sizes
         )
-        places = tuple((each.base.name, each.total.name) for each in writer.inputs)
+        places = tuple((input_.base.name, input_.total.name) for input_ in writer.inputs)
         memories = tuple(self._memory(name, each) for name, each in histories.items())
         return DenseKernel(writer.k.build(), writer.bindings, places, outputs, scratch, memories)
 
@@ -186,15 +186,15 @@ class _Dense:
     def _outputs(self) -> tuple[Stored, tuple[Output, ...]]:
         k, nulls = self.writer.k, self.plan.nulls[self.this.name]
         stored, outputs = Stored({}, {}), []
-        for each in self.this.schema:
-            machine = machine_type(each.type)
+        for field in self.this.schema:
+            machine = machine_type(field.type)
             assert machine is not None
             values = k.buffer("out", machine)
-            stored.values[each.name] = Array(values, 0)
-            valid = k.buffer("out_valid", U8) if each.name in nulls else None
+            stored.values[field.name] = Array(values, 0)
+            valid = k.buffer("out_valid", U8) if field.name in nulls else None
             if valid is not None:
-                stored.valid[each.name] = Array(valid, 0)
-            outputs.append(Output(each.name, machine, values.name, None if valid is None else valid.name))
+                stored.valid[field.name] = Array(valid, 0)
+            outputs.append(Output(field.name, machine, values.name, None if valid is None else valid.name))
         return stored, tuple(outputs)
 
     def _target(self, results: Stored) -> Stored:
@@ -206,7 +206,7 @@ class _Dense:
         distance = writer.bases[1] - origin if step == 1 else writer.base(step) - origin.div(step)
         place = writer.k.var("place", distance)
         return Stored(
-            {name: Placed(each.buffer, 0, place) for name, each in results.values.items()},
+            {name: Placed(value.buffer, 0, place) for name, value in results.values.items()},
             {name: Placed(each.buffer, 0, place) for name, each in results.valid.items()},
         )
 

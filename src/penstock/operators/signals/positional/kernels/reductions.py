@@ -63,15 +63,15 @@ class Algebra:
     def words(self) -> tuple[Type, ...]:
         """The types of the words that are stored."""
         states = enumerate(self.monoid.states)
-        return tuple(each.type for place, each in states if place not in self.hidden)
+        return tuple(state.type for place, state in states if place not in self.hidden)
 
     def complete(self, words: Values, entries: int) -> Values:
         """Insert the constant words."""
         count = 1 if self.monoid.name == "present" else entries * self.per_entry
         given = iter(words)
         return tuple(
-            const(0 if place else count, each.type) if place in self.hidden else next(given)
-            for place, each in enumerate(self.monoid.states)
+            const(0 if place else count, state.type) if place in self.hidden else next(given)
+            for place, state in enumerate(self.monoid.states)
         )
 
     def stored(self, state: Values) -> Values:
@@ -152,13 +152,13 @@ def groups_of(
 
     `marked`: another reduction counts the results, so each span must record whether it holds a sample.
     """
-    spans = dict.fromkeys((each.source, each.span, each.shift) for each in reductions)
+    spans = dict.fromkeys((reduction.source, reduction.span, reduction.shift) for reduction in reductions)
     found = []
     for source, span, shift in spans:
         places = tuple(
             i
-            for i, each in enumerate(reductions)
-            if (each.source, each.span, each.shift) == (source, span, shift)
+            for i, reduction in enumerate(reductions)
+            if (reduction.source, reduction.span, reduction.shift) == (source, span, shift)
         )
         found.append(
             _group(
@@ -185,12 +185,12 @@ def _group(
     wide: bool,
     marked: bool,
 ) -> Group:
-    asked = tuple(Reduction(each.function, each.args, each.where, each.options) for each in overs)
+    asked = tuple(Reduction(over.function, over.args, over.where, over.options) for over in overs)
     needed = [each for each in asked if not _has_moments(each, asked)]
     null = partial(may_be_null, schema=schema, nullable=nullable)
     partials = partials_of(needed, null)
-    told = not marked and partials[0] == PRESENT and all(_tells(each, null) for each in asked)
-    partials = partials[1:] if told else partials
+    reported = not marked and partials[0] == PRESENT and all(_tells(each, null) for each in asked)
+    partials = partials[1:] if reported else partials
     first, own = overs[0], steps[overs[0].source]
     pane = pane_of(first, steps)
     algebras = tuple(
@@ -199,8 +199,8 @@ def _group(
     )
     return Group(
         first.source, first.span, first.shift, places, asked,
-        tuple(reduced_type(each, schema) for each in overs),
-        partials, algebras, pane, _length(first.span, pane), result_step(first, steps), nullable, schema, always or told,
+        tuple(reduced_type(over, schema) for over in overs),
+        partials, algebras, pane, _length(first.span, pane), result_step(first, steps), nullable, schema, always or reported,
     )  # fmt: skip
 
 
@@ -211,7 +211,7 @@ def _tells(reduction: Reduction, null: MayBeNull) -> bool:
 
 def _algebra(partial: Partial, schema: pa.Schema, wide: bool, known: bool, per_entry: int) -> Algebra:
     """Choose a partial's monoid. Chained sums need no compensation: their error grows with the logarithm of the length."""
-    types = [type_of(each, schema) for each in partial.args]
+    types = [type_of(arg, schema) for arg in partial.args]
     monoid = monoid_of(partial, types, wide and is_long_sum(partial, schema))
     if partial.kind in MOMENTS and machine_type(types[0]) not in (I64, U64):
         monoid = light_moments(2 + MOMENTS.index(partial.kind))

@@ -62,6 +62,9 @@ class Certain:
 
     def never_null(self, expr: ex.Expr) -> bool:
         """Whether an expression is never null."""
+        return ex.fold(expr, self._never_null)
+
+    def _never_null(self, expr: ex.Expr, below: tuple[bool, ...]) -> bool:
         match expr:
             case ex.Column(name=name):
                 return name not in self.nullable
@@ -69,12 +72,12 @@ class Certain:
                 return index not in self.reduced_nullable
             case ex.Literal(value=value):
                 return value is not None
-            case ex.Call(function=function, args=args):
-                return function in _STRICT and all(map(self.never_null, args))
-            case ex.Cast(arg=arg):
-                return self.never_null(arg)
-            case ex.Case(branches=branches, otherwise=otherwise):
-                return all(self.never_null(value) for _, value in branches) and self.never_null(otherwise)
+            case ex.Call(function=function):
+                return function in _STRICT and all(below)
+            case ex.Cast():
+                return all(below)
+            case ex.Case():  # its values: every second child, and the last
+                return all(below[1::2]) and below[-1]
             case _:
                 return False
 

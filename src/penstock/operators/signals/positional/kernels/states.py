@@ -110,7 +110,7 @@ def _state(writer: Writer, track: Track, length: int, entry: Value) -> Values:
     algebra = writer.plan.algebras[track]
     arrays = writer.levels.get((track, length))
     if arrays is not None:
-        return algebra.complete(tuple(each[entry] for each in arrays), length)
+        return algebra.complete(tuple(array[entry] for array in arrays), length)
     parts = writer.plan.chains[track].get(length)
     if parts is None:
         return _entry_state(writer, track, entry)
@@ -120,7 +120,7 @@ def _state(writer: Writer, track: Track, length: int, entry: Value) -> Values:
 
 def _arrays(writer: Writer, track: Track, length: int) -> list[Array]:
     need = writer.plan.level_needs[track, length]
-    return [writer.array(track.pane, need, each) for each in writer.plan.algebras[track].words]
+    return [writer.array(track.pane, need, word) for word in writer.plan.algebras[track].words]
 
 
 def _keep(writer: Writer, track: Track, arrays: list[Array], entry: Value, state: Values) -> None:
@@ -135,7 +135,7 @@ def _is_plain(writer: Writer, track: Track) -> bool:
     """Whether an entry's state is cheap enough to be recomputed at every read."""
     algebra = writer.plan.algebras[track]
     whole = track.pane == writer.plan.step(track.source)
-    return whole and algebra.known and all(isinstance(each, ex.Column) for each in track.partial.args)
+    return whole and algebra.known and all(isinstance(arg, ex.Column) for arg in track.partial.args)
 
 
 def _entry_state(writer: Writer, track: Track, entry: Value) -> Values:
@@ -158,7 +158,7 @@ def contribution(writer: Writer, track: Track) -> Callable[[Value], tuple[Values
         )
         partial = track.partial
         where: Cell | None = None if partial.where is None else lowering.lower(partial.where)
-        cells = [lowering.lower(each) for each in partial.args]
+        cells = [lowering.lower(arg) for arg in partial.args]
         values, active = values_added(partial, cells, where)
         return values, conjunction(active, writer.sample(track.source, entry))
 

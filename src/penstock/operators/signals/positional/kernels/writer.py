@@ -73,18 +73,18 @@ class Writer:
     def __post_init__(self) -> None:
         k, plan = self.k, self.plan
         self.lo, self.hi = k.scalar("lo"), k.scalar("hi")
-        self.inputs = [self._input(str(place), *each) for place, each in enumerate(self.inputs_schema)]
+        self.inputs = [self._input(str(place), *field) for place, field in enumerate(self.inputs_schema)]
         self.pool = Pool(k)
         self.histories: dict[str, Stored] = {}
         self.stored: dict[str, Stored] = {}
         self.levels: dict[tuple[Track, int], list[Array]] = {}
         self.readers = plan.readers()
-        self.waiting = Counter(source for each in plan.objects for source in sources_of(each.body))
+        self.waiting = Counter(source for obj in plan.objects for source in sources_of(obj.body))
         grid = plan.positions.grid
         halo = max(
-            [1, *(each.past + each.future for each in (*plan.needs.values(), *plan.level_needs.values()))]
+            [1, *(need.past + need.future for need in (*plan.needs.values(), *plan.level_needs.values()))]
         )
-        least = _PATTERNED if any(isinstance(each.body, Resample) for each in plan.objects) else _POSITIONS
+        least = _PATTERNED if any(isinstance(obj.body, Resample) for obj in plan.objects) else _POSITIONS
         self.block = ceil(max(least, _HALOS * halo) / grid) * grid
         # The origin of grids lies far enough before the first sample that no number is negative.
         self.phase = plan.positions.phase + ceil(2 * halo / grid + 4) * grid
@@ -100,7 +100,7 @@ class Writer:
 
     @property
     def bindings(self) -> tuple[tuple[Binding, ...], ...]:
-        return tuple(tuple(each.columns.bindings) for each in self.inputs)
+        return tuple(tuple(input_.columns.bindings) for input_ in self.inputs)
 
     # -- blocks --------------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class Writer:
         this = self.plan.positions.program[name].body
         assert isinstance(this, Sampled)
         given = self.inputs[int(this.input)]
-        expr = next(each.expr for each in this.fields if each.name == column)
+        expr = next(field.expr for field in this.fields if field.name == column)
         assert isinstance(expr, ex.Column)
         value = given.columns.cell(expr.name, self.position(entry) - given.base).value
         valid = None if stored is None else stored.valid.get(column)
@@ -201,7 +201,7 @@ class Writer:
         """Whether an object has a sample at an entry; None if it always has."""
         if self.plan.is_always_there(name):
             return None
-        cells = [self.cell(name, each, entry).valid for each in self.plan.schemas[name].names]
+        cells = [self.cell(name, column_name, entry).valid for column_name in self.plan.schemas[name].names]
         there = (
             None
             if any(each is None for each in cells)
@@ -245,7 +245,7 @@ class Writer:
         """Allocate memory for the columns of an object."""
         step = self.plan.step(this.name)
         nulls = self.plan.nulls[this.name]
-        values = {each.name: self.array(step, need, machine_type(each.type)) for each in this.schema}
+        values = {field.name: self.array(step, need, machine_type(field.type)) for field in this.schema}
         return Stored(
             values, {name: self.array(step, need, U8) for name in this.schema.names if name in nulls}
         )
@@ -271,7 +271,7 @@ def either_status(writer: Writer) -> Value:
 
 def one_of(conditions: Sequence[Value | None]) -> Value | None:
     """The disjunction of several conditions; None stands for true."""
-    found = [each for each in conditions if each is not None]
+    found = [condition for condition in conditions if condition is not None]
     return either(found) if len(found) == len(conditions) else None
 
 
