@@ -140,7 +140,7 @@ def compiled(case: Case) -> Compiled:
     fields = (ex.Field("r", case.expr),)
     rows = build_rows(RowsSpec(case.schema, Time("t", INT, None), None, fields, nullable, frozenset()))
     return Compiled(
-        rows, compile_kernel(rows.kernels, effort=OptimisationLevel.QUICK), evaluator(case.expr, case.schema)
+        rows, compile_kernel(rows.kernel, effort=OptimisationLevel.QUICK), evaluator(case.expr, case.schema)
     )
 
 
