@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 # The struct of an array by the Arrow C data interface, in words.
 _ARRAY_WORDS = 10
-_LENGTH, _NULLS, _OFFSET, _BUFFERS, _CHILDREN, _RELEASE = 0, 1, 2, 5, 6, 8
-_LANES = 8  # SIMD partitions
+_LENGTH, _NULLS, _OFFSET, _BUFFER_COUNT, _BUFFERS, _CHILDREN, _RELEASE = 0, 1, 2, 3, 5, 6, 8
+_LANES = 8  # SIMD lanes
 _MOST = (1 << 63) - 2  # no row moves the watermark to the end of time
 
 
@@ -43,7 +43,7 @@ def _word(base: str, place: int | str, name: str, kind: str = "i64") -> str:
 
 
 # Times in order, of which the first is not behind, need no look at each row: rows are compared with their neighbours,
-# in SIMD partitions. Else the watermark is followed row by row.
+# in SIMD lanes. Else the watermark is followed row by row.
 _TEXT = f"""
 declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.smin.i64(i64, i64)
@@ -73,23 +73,33 @@ column:
 {_word("%child", _NULLS, "nulls")}
 {_word("%child", _OFFSET, "inner")}
 {_word("%child", _BUFFERS, "buffers", "ptr")}
-  %fixed = icmp ne i64 %width, 0
-  br i1 %fixed, label %look, label %put
+{_word("%child", _BUFFER_COUNT, "buffer.count")}
+  %no.nulls = icmp eq i64 %nulls, 0
+  %has.bitmap = icmp ne i64 %buffer.count, 0
+  br i1 %has.bitmap, label %look, label %varies
 
 look:
 {_word("%buffers", 0, "bitmap")}
-{_word("%buffers", 1, "values")}
   %no.bitmap = icmp eq i64 %bitmap, 0
-  %no.nulls = icmp eq i64 %nulls, 0
   %plain = or i1 %no.bitmap, %no.nulls
+  %fixed = icmp ne i64 %width, 0
+  br i1 %fixed, label %start, label %varies
+
+varies:
+  %none = phi i1 [ %no.nulls, %column ], [ %plain, %look ]
+  %marked = zext i1 %none to i64
+  br label %put
+
+start:
+{_word("%buffers", 1, "values")}
   %first = add i64 %inner, %outer
   %skipped = mul i64 %first, %width
-  %start = add i64 %values, %skipped
-  %seen = select i1 %plain, i64 %start, i64 0
+  %value = add i64 %values, %skipped
+  %seen = select i1 %plain, i64 %value, i64 0
   br label %put
 
 put:
-  %address = phi i64 [ 0, %column ], [ %seen, %look ]
+  %address = phi i64 [ %marked, %varies ], [ %seen, %start ]
   %word.place = add i64 %c, {FIRST_COLUMN}
   %word.at = getelementptr i64, ptr %words, i64 %word.place
   store i64 %address, ptr %word.at

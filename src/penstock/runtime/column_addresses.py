@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.types.time import Time
 
 # The words of a batch: the watermark before it, then after it; whether a row is behind the watermark at its arrival;
-# and the address of each column's first value, 0 if it holds nulls or has no fixed width.
+# and the address of each column's first value, 0 if it holds nulls, 1 if it holds none but has no fixed width.
 WATERMARK, BEHIND, FIRST_COLUMN = range(3)
 # The words of a plan: the number of columns, the place of the time column, the lateness; the width of each column's
 # values in bytes, or 0.
@@ -61,6 +61,11 @@ class ColumnAddresses:
     layout: ColumnLayout
     batch: pa.RecordBatch
     words: Words[int]
+
+    @property
+    def hold_nulls(self) -> bool:
+        """Whether some column holds nulls; a kernel that tests for nulls may read no other part of a column."""
+        return 0 in self.words[FIRST_COLUMN:]
 
     @property
     def watermark(self) -> int:

@@ -394,8 +394,6 @@ def align(**signals: Signal) -> Signal:
         )
     graph = joined([signal.graph for signal in signals.values()])
     accesses = tuple(dict.fromkeys(At(signal.name) for signal in signals.values()))
-    values: dict[str, nodes.Expr] = {
-        name: nodes.Column(at(accesses.index(At(signal.name)), signal.column))
-        for name, signal in signals.items()
-    }
-    return expression(graph, accesses, values)
+    places = {name: accesses.index(At(signal.name)) for name, signal in signals.items()}
+    columns = {name: at(places[name], signal.column) for name, signal in signals.items()}
+    return expression(graph, accesses, {name: nodes.Column(column) for name, column in columns.items()})

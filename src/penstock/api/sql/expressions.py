@@ -106,7 +106,8 @@ class Translator:
                 return self._among(node)
             case exp.Between():
                 low, high = node.args["low"], node.args["high"]
-                above, below = self._alike(node.this, low), self._alike(node.this, high)
+                value = self(node.this)
+                above, below = self._like(node.this, value, low), self._like(node.this, value, high)
                 return (above[0] >= above[1]) & (below[0] <= below[1])
             case exp.Like() | exp.ILike():
                 matches = like(self(node.this), node, self.text)
@@ -143,7 +144,11 @@ class Translator:
 
     def _alike(self, first: exp.Expression, second: exp.Expression) -> tuple[Expr, Expr]:
         """Translate two sides of a comparison; a text compared with a time is parsed as a time."""
-        a, b = self(first), self(second)
+        return self._like(first, self(first), second)
+
+    def _like(self, first: exp.Expression, a: Expr, second: exp.Expression) -> tuple[Expr, Expr]:
+        """Translate the second side only: a node compared with several others is translated once."""
+        b = self(second)
         return self._as_time(first, a, b), self._as_time(second, b, a)
 
     def _as_time(self, node: exp.Expression, own: Expr, other: Expr) -> Expr:
@@ -168,12 +173,13 @@ class Translator:
         values = node.args.get("expressions") or []
         if not values:
             raise self.text.error("IN takes a list of values", node)
+        subject = self(node.this)
         if all(
             isinstance(value, exp.Literal | exp.Boolean | exp.Neg) and _constant(value) for value in values
         ):
-            pairs = [self._alike(node.this, value) for value in values]
+            pairs = [self._like(node.this, subject, value) for value in values]
             return pairs[0][0].is_in([constant_of(right) for _, right in pairs])
-        found = [a == b for a, b in (self._alike(node.this, value) for value in values)]
+        found = [a == b for a, b in (self._like(node.this, subject, value) for value in values)]
         whole = found[0]
         for each in found[1:]:
             whole |= each
@@ -182,10 +188,14 @@ class Translator:
     def _choice(self, node: exp.Case | exp.If) -> Expr:
         branches = [node] if isinstance(node, exp.If) else node.args.get("ifs") or []
         subject = None if isinstance(node, exp.If) else node.this
+        value = None if subject is None else self(subject)
         made = None
         for branch in branches:
-            first, second = (None, None) if subject is None else self._alike(subject, branch.this)
-            condition = self(branch.this) if first is None else first == second
+            if subject is None or value is None:
+                condition = self(branch.this)
+            else:
+                own, other = self._like(subject, value, branch.this)
+                condition = own == other
             made = (when(condition) if made is None else made.when(condition)).then(self(branch.args["true"]))
         if made is None:
             raise self.text.error("this CASE has no WHEN", node)

@@ -52,16 +52,16 @@ class BoundFold:
         )
 
     def fold(self, columns: ColumnAddresses, rows: int, first_row: int) -> int:
-        """Fold all rows of a batch; return the row before which the kernel stopped. -1: a column holds nulls."""
+        """Fold all rows of a batch; return the row before which the kernel stopped.
+
+        -1: a column holds nulls, or is not numbers.
+        """
         frame = self._frame
-        if frame is None:
+        if frame is None or columns.hold_nulls:
             return -1
         words, source = frame.words, columns.words
         for here, there in self._columns:
-            address = source[there]
-            if not address:
-                return -1
-            words[here] = address
+            words[here] = source[there]
         words[self._hi], words[self._first_row] = rows, first_row
         return self._call.run(frame.start)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.algorithms.hash_table.interner import Interner
 from penstock.loop.nodes import I128
-from penstock.operators.pane_aggregate.program import StateSpec
+from penstock.operators.pane_aggregate.program import Key, StateSpec
 from penstock.runtime.buffers import numpy_type, words_per_cell
 
 
@@ -110,3 +111,22 @@ def take_cells(state: np.ndarray, spec: StateSpec, places: np.ndarray) -> np.nda
     """The cells of a state at some places, contiguous."""
     words = words_per_cell(spec.type)
     return np.ascontiguousarray(state.reshape(-1, words)[places]).ravel()
+
+
+def translate(
+    fragments: Fragments,
+    keys: Sequence[Key],
+    own: Mapping[str, Interner],
+    others: Mapping[str, Interner],
+) -> None:
+    """Translate text keys and text states, in place, from the codes of other interners to one's own."""
+    for place, key in enumerate(keys):
+        if key.text:
+            assert key.column is not None
+            word = fragments.words[place]
+            here = ((fragments.nulls >> place) & 1) == 0
+            word[here] = own[key.column].translate(others[key.column], word[here])
+    for state, spec in zip(fragments.states, fragments.specs, strict=True):
+        if spec.text is not None:
+            here = state >= 0
+            state[here] = own[spec.text].translate(others[spec.text], state[here])

@@ -8,8 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.algorithms.hash_table.keys import DenseKeys
 from penstock.operators.pane_aggregate.program import Key
 
+COMPACT = 1 << 12  # keys of a table that is worth looking at
+EMPTIEST = 16  # columns of a dense table for each one in use
 SAMPLE = 1 << 14  # rows that choose the first key table
 
 
@@ -45,3 +48,17 @@ def _words(key: Key, arguments: BatchArguments, rows: int | None) -> np.ndarray:
     if array.null_count:
         values = values[array.slice(0, rows).is_valid().to_numpy(zero_copy_only=False)]
     return values.view(np.int64) if values.dtype == np.uint64 else values
+
+
+def denser(keys: DenseKeys, used: np.ndarray, program_keys: Sequence[Key]) -> DenseKeys | None:
+    """A dense table for the range of the columns in use; None if even that would be mostly empty."""
+    words, nulls = keys.words_of(used)
+    lows, highs = [], []
+    for place, key in enumerate(program_keys):
+        there = words[place][(nulls >> place) & 1 == 0]
+        codes = key.text or not len(there)  # the texts in use are numbered anew
+        lows.append(0 if codes else int(there.min()))
+        highs.append(len(there) if codes else int(there.max()))
+    within = DenseKeys.of_sample(tuple(lows), tuple(highs))
+    kept = within if 2 * within.columns <= keys.columns else keys
+    return kept if EMPTIEST * len(used) >= kept.columns else None

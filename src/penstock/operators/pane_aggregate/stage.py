@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 
@@ -17,6 +17,7 @@ from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED
 from penstock.loop.morsels import Morsels, Progress
 from penstock.operators.pane_aggregate.bound_fold import BoundFold
 from penstock.operators.pane_aggregate.emission import emit
+from penstock.operators.pane_aggregate.lateness import PaneLateness, part_of
 from penstock.operators.pane_aggregate.pane_ownership import (
     CELLS_WORTH_THREADS,
     copy_overlap,
@@ -29,10 +30,10 @@ from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.state import hold_cells, kept_cells, panes_of, rows_in
 from penstock.operators.pane_aggregate.tasks import Task, Tasks
 from penstock.operators.pane_aggregate.worker import Worker
-from penstock.runtime.buffers import flags, indices, ticks_of
+from penstock.runtime.buffers import flags
 from penstock.runtime.engine import DEFAULT_TASK_BYTES, MOST_ROWS, Engine
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, Stage, TimedBatch, Trace
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, Stage, TimedBatch
 from penstock.runtime.threads import run_on_threads
 from penstock.runtime.time_limits import within_reach
 from penstock.state.merge import FRESH
@@ -64,8 +65,8 @@ class WindowStage:
     ) -> None:
         """`alone` makes the kernel's filter as a separate stage, if the kernel has one; only late and partly late rows need it."""
         self.program, self.engine, self.metrics = program, engine, metrics
-        self._alone = alone
         self.windows = windows_on(program.grid)
+        self.lateness = PaneLateness(self.windows, program, metrics, alone)
         nullable = frozenset() if engine.adaptive else frozenset(program.columns)
         self.workers = [Worker(program, nullable, engine.adaptive)]
         self.emitted = START_OF_TIME
@@ -86,15 +87,13 @@ class WindowStage:
         results: list[TimedBatch] = []
         waiting: list[TimedBatch] = []
         for timed_batch in timed_batches:
-            for part, complete in self._parts(self.on_time(timed_batch)):
+            for part, complete in self.lateness.parts(self.lateness.on_time(timed_batch), self.emitted):
                 if complete > self.emitted:
                     self._fold(waiting)
                     waiting = []
                     results += self._emit(complete)
-                if (
-                    timed_batch.arrival_watermarks is not None
-                ):  # partly late rows change panes that are merged
-                    self._forget_cursors()
+                if timed_batch.arrival_watermarks is not None:
+                    self._forget_cursors()  # partly late rows change panes that are merged
                 waiting.append(part)
         self._fold(waiting)
         return results
@@ -180,52 +179,6 @@ class WindowStage:
 
     # -- rows ----------------------------------------------------------------------------------------
 
-    def on_time(self, timed_batch: TimedBatch) -> TimedBatch:
-        """Drop and count the rows whose windows were all complete at their arrival."""
-        if timed_batch.arrival_watermarks is None:
-            return timed_batch
-        times = self.times(timed_batch.batch)
-        late = (
-            times < timed_batch.arrival_watermarks
-            if self.program.strict
-            else self.windows.late(times, timed_batch.arrival_watermarks)
-        )
-        if not late.any():
-            return timed_batch
-        passed = late if self._filter is None else _passed(timed_batch, late, self._filter)
-        if not timed_batch.counted:
-            self.metrics.late += int(passed.sum())
-            self.metrics.filtered += int((late & ~passed).sum())
-        return timed_batch.without(late, noted=passed)
-
-    @cached_property
-    def _filter(self) -> Stage | None:
-        return None if self._alone is None else self._alone()
-
-    def times(self, batch: pa.RecordBatch) -> np.ndarray:
-        return ticks_of(batch.column(self.program.time.column), self.program.time.shift)
-
-    def _parts(self, timed_batch: TimedBatch) -> Iterator[tuple[TimedBatch, int]]:
-        """Split before each row that arrived after one of its windows was newly complete.
-
-        Yield each part with the last window to emit before it.
-        """
-        if timed_batch.arrival_watermarks is None or self.windows.grid.size <= self.windows.grid.every:
-            yield timed_batch, START_OF_TIME
-            return
-        complete = self.windows.complete_at(timed_batch.arrival_watermarks)
-        missed = self.windows.first_holding(self.times(timed_batch.batch)) <= complete
-        partly = np.flatnonzero(missed)
-        if len(partly) and not timed_batch.counted:
-            passed = missed if self._filter is None else _passed(timed_batch, missed, self._filter)
-            self.metrics.partly_late += int(np.count_nonzero(passed))
-        begin, upto = 0, START_OF_TIME
-        for row in partly:
-            if complete[row] > max(self.emitted, upto):
-                yield _part(timed_batch, begin, int(row)), upto
-                begin, upto = int(row), int(complete[row])
-        yield _part(timed_batch, begin, timed_batch.batch.num_rows), upto
-
     def _prepared(self, timed_batch: TimedBatch) -> TimedBatch:
         batch = self.program.prepare(timed_batch.batch, timed_batch.first_row)
         return timed_batch if batch is timed_batch.batch else replace(timed_batch, batch=batch)
@@ -291,7 +244,7 @@ class WindowStage:
             grid = self.program.grid
             reach = grid.size + grid.every + abs(grid.offset)
             for timed_batch in timed_batches:
-                within_reach(self.times(timed_batch.batch), reach, reach)
+                within_reach(self.lateness.times(timed_batch.batch), reach, reach)
 
     def _fold_all(self, timed_batches: list[TimedBatch]) -> None:
         timed_batches = [self._prepared(timed_batch) for timed_batch in timed_batches]
@@ -373,7 +326,7 @@ class WindowStage:
         row_bytes = self.program.row_bytes or max(timed_batch.batch.nbytes // max(rows, 1), 1)
         if self.program.interned or rows > MOST_ROWS:
             for begin, end in self.engine.slices(rows, row_bytes):
-                yield Task(_part(timed_batch, begin, end), Morsels(0, end - begin, end - begin))
+                yield Task(part_of(timed_batch, begin, end), Morsels(0, end - begin, end - begin))
             return
         size = self.engine.task_rows(row_bytes)
         for part in range(parts):
@@ -426,23 +379,6 @@ class WindowStage:
             return self.windows.finished(panes, upto) | copies
 
         worker.drop(gone)
-
-
-def _passed(timed_batch: TimedBatch, late: np.ndarray, filter: Stage) -> np.ndarray:
-    """Which of the late rows pass the filter; rejected rows count as filtered, as with a separate filter stage."""
-    numbers = np.flatnonzero(late)
-    passed = np.zeros_like(late)
-    for part in filter.push(
-        0, [TimedBatch(timed_batch.batch.take(indices(numbers)), trace=Trace(numbers, []))]
-    ):
-        assert part.trace is not None, "filters hand on which rows they were given"
-        passed[part.trace.rows] = True
-    return passed
-
-
-def _part(timed_batch: TimedBatch, begin: int, end: int) -> TimedBatch:
-    batch = timed_batch.batch.slice(begin, end - begin)
-    return TimedBatch(batch, None, timed_batch.first_row + begin, counted=timed_batch.counted)
 
 
 def _work(worker: Worker, place: int, tasks: Tasks) -> Callable[[], None]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.algorithms.hash_table.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
 from penstock.loop.abi import numbered
 from penstock.loop.nodes import I128
-from penstock.operators.pane_aggregate.fragments import Fragments, narrowed, pane_count, widened
+from penstock.operators.pane_aggregate.fragments import Fragments, narrowed, pane_count, translate, widened
 from penstock.operators.pane_aggregate.key_ranges import may_be_dense
 from penstock.operators.pane_aggregate.program import Key, StateSpec, WindowProgram
 from penstock.operators.pane_aggregate.table import LARGE_GRID
@@ -38,7 +38,7 @@ def kept_cells(workers: Sequence[Worker]) -> StateTable | None:
     whole = Worker(program, frozenset(program.columns), adaptive=False)
     for worker in busy:
         fragments = _general(worker)
-        whole.translate(fragments, worker.interners)
+        translate(fragments, whole.program.keys, whole.interners, worker.interners)
         if whole.table is None:
             whole.hold(fragments, _key_table(whole, fragments))
         else:

@@ -21,6 +21,9 @@ from penstock.runtime.hashing import bucket_count, bucket_of, buckets_for, empty
 
 _FEW = 8  # drop in place if at most one slot in _FEW is dropped and capacity is at most _FEW times the slots
 LARGE_GRID = 1 << 26  # bytes
+CELLS_AHEAD = 1 << 20  # cells allocated up front for expected panes
+# The same for many keys, where the cells are untouched zero pages and copying them later would be expensive.
+ZEROS_AHEAD = 1 << 26
 
 
 class PaneTable:
@@ -305,3 +308,9 @@ def _copy_rows(before: np.ndarray, after: np.ndarray, rows: int) -> None:
 
 def _copy_columns(before: np.ndarray, after: np.ndarray, columns: int) -> None:
     after[:, :columns] = before[:, :columns]
+
+
+def panes_ahead(expected: int, layout: Sequence[StateSpec], columns: int) -> int:
+    """The number of panes to allocate: the expected ones, within the memory limits above."""
+    zeros = 2 * columns >= CELLS_AHEAD and not any(spec.identity for spec in layout)
+    return min(expected, max((ZEROS_AHEAD if zeros else CELLS_AHEAD) // columns, 2))

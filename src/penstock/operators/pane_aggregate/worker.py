@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from penstock.loop.abi import (
     NEED_KEYS,
     NEED_SLOTS,
     NEED_WIDE,
-    SLOTS,
     STATUS,
     WORDS,
     Binding,
@@ -27,21 +26,16 @@ from penstock.loop.abi import (
     positions_table,
 )
 from penstock.loop.morsels import Morsels, Progress
-from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, widened
-from penstock.operators.pane_aggregate.key_ranges import SAMPLE, key_ranges
+from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, translate, widened
+from penstock.operators.pane_aggregate.key_ranges import COMPACT, SAMPLE, denser, key_ranges
 from penstock.operators.pane_aggregate.merge_tables import kernels_for, merge_pane
-from penstock.operators.pane_aggregate.program import StateSpec, WindowProgram
+from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.sliding_cursor import SlidingCursor
-from penstock.operators.pane_aggregate.table import PaneTable
+from penstock.operators.pane_aggregate.table import PaneTable, panes_ahead
 from penstock.operators.pane_aggregate.tasks import Task
 from penstock.runtime.kernels import BoundKernel
 from penstock.runtime.stage import KernelOverflowError
 
-COMPACT = 1 << 12  # keys
-EMPTIEST = 16  # columns of a dense table for each one in use
-CELLS_AHEAD = 1 << 20  # cells allocated up front for expected panes
-# The same for many keys, where the cells are untouched zero pages and copying them later would be expensive.
-ZEROS_AHEAD = 1 << 26
 _POSITIONS = positions_table()
 
 
@@ -79,12 +73,7 @@ class Worker:
     def _begin(self, arguments: BatchArguments) -> PaneTable:
         layout = self.program.layout(self.nullable, not self.adaptive)
         keys = self.likely_keys or self.first_keys(arguments)
-        return PaneTable(layout, keys, self._panes_ahead(layout, keys.columns))
-
-    def _panes_ahead(self, layout: Sequence[StateSpec], columns: int) -> int:
-        """The number of panes to allocate: the expected ones, within the memory limits above."""
-        zeros = 2 * columns >= CELLS_AHEAD and not any(each.identity for each in layout)
-        return min(self.expected_panes, max((ZEROS_AHEAD if zeros else CELLS_AHEAD) // columns, 2))
+        return PaneTable(layout, keys, panes_ahead(self.expected_panes, layout, keys.columns))
 
     def _finish_share(self, arguments: BatchArguments, task: Task, done: int, end: int) -> None:
         """Make room for a kernel that stopped, and run it to the end of its morsel."""
@@ -233,7 +222,7 @@ class Worker:
             merge_pane(self.program, self.nullable, self.table, other.table, slots, last)
             return
         fragments = other.table.fragments(slots)
-        self.translate(fragments, other.interners)
+        translate(fragments, self.program.keys, self.interners, other.interners)
         self.add_fragments(fragments)
 
     def copy_panes(self, other: Worker, slots: Sequence[int]) -> None:
@@ -260,8 +249,8 @@ class Worker:
     def _keys_worth_keeping(self, table: PaneTable, gone: int) -> Keys:
         """The key table to continue with when `gone` panes are about to be dropped.
 
-        The finished panes are counted as well: right after a window closes, a table holds hardly any key. So that a
-        drop costs no more than the pane it drops, the table is examined once for every table full of panes.
+        Finished panes count as well: right after a window closes, a table holds hardly any key. It is examined
+        once for every table full of panes, so that a drop costs no more than the pane it drops.
         """
         self.dropped += gone
         if self.dropped < table.slots or table.keys_held <= COMPACT:
@@ -271,21 +260,8 @@ class Worker:
         if 4 * len(used) > table.keys_held:
             return table.keys
         if isinstance(table.keys, DenseKeys):
-            return self._denser(table.keys, used) or self.new_hash_keys()
+            return denser(table.keys, used, self.program.keys) or self.new_hash_keys()
         return self.new_hash_keys()
-
-    def _denser(self, keys: DenseKeys, used: np.ndarray) -> DenseKeys | None:
-        """A dense table for the range of the columns in use; None if even that would be mostly empty."""
-        words, nulls = keys.words_of(used)
-        lows, highs = [], []
-        for place, key in enumerate(self.program.keys):
-            there = words[place][(nulls >> place) & 1 == 0]
-            codes = key.text or not len(there)  # the texts in use are numbered anew
-            lows.append(0 if codes else int(there.min()))
-            highs.append(len(there) if codes else int(there.max()))
-        within = DenseKeys.of_sample(tuple(lows), tuple(highs))
-        kept = within if 2 * within.columns <= keys.columns else keys
-        return kept if EMPTIEST * len(used) >= kept.columns else None
 
     def forget_texts(self) -> None:
         """Drop the texts that no pane holds, once they are the larger part; call it between pushes only."""
@@ -301,7 +277,7 @@ class Worker:
         """Rebuild the table with these keys, and the interners with only the texts it holds."""
         fragments, interners = table.fragments(), self.interners
         self._number_anew()
-        self.translate(fragments, interners)
+        translate(fragments, self.program.keys, self.interners, interners)
         self.hold(fragments, keys)
         self.text_kept = text_bytes(self.interners)
 
@@ -322,19 +298,6 @@ class Worker:
         if not self.program.interned:
             return True
         return not any(key.text for key in self.program.keys) and not any(spec.text for spec in own.specs)
-
-    def translate(self, fragments: Fragments, interners: Mapping[str, Interner]) -> None:
-        """Translate text keys and text states from the codes of other interners to this worker's."""
-        for place, key in enumerate(self.program.keys):
-            if key.text:
-                assert key.column is not None
-                word = fragments.words[place]
-                here = ((fragments.nulls >> place) & 1) == 0
-                word[here] = self.interners[key.column].translate(interners[key.column], word[here])
-        for state, spec in zip(fragments.states, fragments.specs, strict=True):
-            if spec.text is not None:
-                here = state >= 0
-                state[here] = self.interners[spec.text].translate(interners[spec.text], state[here])
 
     def arenas(self, bindings: Sequence[Binding]) -> dict[str, object]:
         """The text buffers for kernels other than the fold."""
@@ -393,7 +356,7 @@ class Worker:
 
     @property
     def slots(self) -> int:
-        return 0 if self.table is None else int(self.table.head[SLOTS])
+        return 0 if self.table is None else self.table.slots
 
     @property
     def cells(self) -> int:

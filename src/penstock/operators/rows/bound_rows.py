@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
 from penstock.runtime.buffers import numpy_type, room
-from penstock.runtime.column_addresses import ColumnLayout, Words
+from penstock.runtime.column_addresses import ColumnAddresses, ColumnLayout
 from penstock.runtime.kernels import OutputCall
 from penstock.runtime.stage import KernelOverflowError, TimedBatch
 
@@ -58,17 +58,16 @@ class BoundRows:
         ]
         self._outputs = [(name, at[name], dtype) for name, dtype in written.items()]
 
-    def run(self, timed_batch: TimedBatch, words: Words[int]) -> tuple[dict[str, np.ndarray], int] | None:
+    def run(
+        self, timed_batch: TimedBatch, columns: ColumnAddresses
+    ) -> tuple[dict[str, np.ndarray], int] | None:
         """Run over all rows of a batch, given by the addresses of its columns; None: a column holds nulls."""
         frame, rows = self._frame, timed_batch.batch.num_rows
-        if frame is None:
+        if frame is None or columns.hold_nulls:
             return None
         given = frame.words
         for here, there in self._columns:
-            address = words[there]
-            if not address:
-                return None
-            given[here] = address
+            given[here] = columns.words[there]
         outputs = {}
         for name, place, dtype in self._outputs:
             made = outputs[name] = room(rows, dtype)

@@ -121,7 +121,7 @@ class RowsStage:
             bound = self._bound = BoundRows(
                 kernel, columns.layout, self.nullable, self._passed, self.program.filters
             )
-        ran = bound.run(timed_batch, columns.words)
+        ran = bound.run(timed_batch, columns)
         if ran is None:
             return None
         made = self._result(bound.kernel, timed_batch, timed_batch.batch, *ran)

@@ -64,3 +64,15 @@ def test_windows_that_end_leave_the_kernel_bound() -> None:
         assert bound is not None and bound is stage._bound
         assert table is not None and table is stage.workers[0].table
         assert cursor is not None and cursor is stage.workers[0].sliding
+
+
+def test_nulls_are_seen_in_a_column_of_which_only_they_are_read() -> None:
+    query = STREAM.window(1_000, by="k").agg(n=pk.count(where=pk.col("v").is_null()))
+    with query.open(engine=pk.Engine(threads=1)) as live:
+        for first in (0, 10, 20):
+            live.push(batch(first))
+        rows = batch(30)
+        live.push(rows.set_column(2, "v", pa.array([1, None, None, 4])))
+        live.push(batch(40))
+        (found,) = live.finish()
+    assert dict(zip(found["k"].to_pylist(), found["n"].to_pylist(), strict=True)) == {0: 0, 1: 1, 2: 1, 3: 0}

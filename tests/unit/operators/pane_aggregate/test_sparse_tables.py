@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.operators.pane_aggregate import worker
+from penstock.operators.pane_aggregate import table as tables
 from penstock.operators.pane_aggregate.table import PaneTable
 from penstock.operators.pane_aggregate.worker import Worker
 
@@ -55,8 +55,8 @@ def switches(monkeypatch: pytest.MonkeyPatch) -> list[None]:
         seen.append(None)
         real(self)
 
-    monkeypatch.setattr(worker, "CELLS_AHEAD", 1)
-    monkeypatch.setattr(worker, "ZEROS_AHEAD", 1)
+    monkeypatch.setattr(tables, "CELLS_AHEAD", 1)
+    monkeypatch.setattr(tables, "ZEROS_AHEAD", 1)
     monkeypatch.setattr(PaneTable, "too_empty", property(lambda table: not table.sparse))
     monkeypatch.setattr(Worker, "use_sparse", noted)
     return seen

@@ -26,6 +26,7 @@ QUERIES = {
     "no filter": STREAM.with_columns(double=pk.col("x") * 2),
     "nothing passes": STREAM.filter(pk.col("k") > 99).select("t", "k"),
     "host expression": STREAM.filter(pk.col("k") > 2).select("t", upper=pk.col("name").str.to_uppercase()),
+    "tests for nulls": STREAM.filter(pk.col("x").is_null() | pk.col("name").is_null()).select("t", "k"),
     "may be null": STREAM.filter(pk.col("k") > 2).select("t", half=pk.col("k") / pk.col("k")),
 }
 

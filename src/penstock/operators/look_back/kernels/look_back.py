@@ -39,6 +39,7 @@ class _LookBack(KeyedStates):
         super().__post_init__()
         k = self.k
         self.watermark, self.slots = k.scalar("watermark"), k.scalar("slots")
+        self.size = k.literal(self.span.size or self.span.rows or 0, I64)
         self.marks = k.buffer("marks", I64)
         self.owner, self.time = k.buffer("owner", I64), k.buffer("time", I64)
         self.number, self.after = k.buffer("number", I64), k.buffer("after", I64)
@@ -108,7 +109,7 @@ class _LookBack(KeyedStates):
         self.store(self.alone_states, slot, self.alone(row))
         self._link(slot, key)
         if self.span.rows is not None:
-            with k.if_(self.held[key] > self.span.rows):
+            with k.if_(self.held[key] > self.size):
                 self._evict(k.var("oldest", self.first[key]), key)
         k.set(row, row + 1)
         k.store(marks, HELD, row)
@@ -164,7 +165,7 @@ class _LookBack(KeyedStates):
 
     def _has_left(self, slot: Value, time: Value) -> Value:
         """Compare unsigned: a held row is never later than the time, and the difference may exceed 63 bits."""
-        size = const(self.span.size or 0, U64)
+        size = Bitcast(self.size, U64)
         before = self.time[maximum(slot, const(0, I64))]
         apart = self.k.var("apart", Bitcast(time - before, U64))
         beyond = apart > size if self.span.closed in ("left", "both") else apart >= size

@@ -29,6 +29,7 @@ class _Counts(KeyedStates):
         self.final, self.tail = k.scalar("final", BOOL), k.buffer("tail", I64)
         self.seen, self.start, self.last = (k.buffer(name, I64) for name in ("seen", "start", "last"))
         self.states = self.memory("state")
+        self.size, self.every = k.literal(self.window.size, I64), k.literal(self.window.every, I64)
 
     def kernel(self) -> KeyedKernel:
         k = self.k
@@ -44,7 +45,7 @@ class _Counts(KeyedStates):
         return self.built()
 
     def _take(self, row: Value, key: Value, time: Value) -> None:
-        k, size, every = self.k, self.window.size, self.window.every
+        k, size, every = self.k, self.size, self.every
         place = k.var("place", self.seen[key])
         with k.if_(place.eq(0)):
             k.store(self.start, key, time)
@@ -60,6 +61,6 @@ class _Counts(KeyedStates):
         """Emit a key's window that is not full."""
         k = self.k
         self.reserve_output(self.hi)
-        with k.if_((self.seen[key] > 0) & (self.seen[key] < self.window.size)):
+        with k.if_((self.seen[key] > 0) & (self.seen[key] < self.size)):
             self.emit(key, self.start[key], self.last[key], self.load(self.states, key))
         k.store(self.tail, 0, key + 1)
