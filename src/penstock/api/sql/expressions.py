@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import reduce
 from operator import and_, or_
@@ -53,7 +53,6 @@ class Translator:
     names: Names
     reducing: bool = False
     outer: Callable[[exp.Column], Expr | None] | None = None
-    _made: dict[int, Expr] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def text(self) -> Text:
@@ -64,12 +63,7 @@ class Translator:
         return Translator(replace(self.names, grouped=False))
 
     def __call__(self, node: exp.Expression) -> Expr:
-        """Translate a node and its children, once: some translations repeat an operand."""
-        if id(node) not in self._made:
-            self._made[id(node)] = self._translated(node)
-        return self._made[id(node)]
-
-    def _translated(self, node: exp.Expression) -> Expr:
+        """Translate a node and its children."""
         if isinstance(node, exp.And | exp.Or):  # without recursion: chains may have thousands of operands
             return reduce(_CONNECTORS[type(node)], map(self, _operands(node)))
         if type(node) in _ARITHMETIC:
