@@ -199,7 +199,13 @@ def _misfit(values: Any, dtype: pa.DataType | None, name: str, where: str) -> Sc
         return SchemaMismatchError(
             f"the values of column {name!r} of {where} have no common type; give values of one type, or declare the types with pk.stream"
         )
-    for place, value in enumerate(values):
+    try:
+        each = iter(values)
+    except TypeError:
+        return SchemaMismatchError(
+            f"column {name!r} of {where} is a single {type(values).__name__}; give a list or an array of values"
+        )
+    for place, value in enumerate(each):
         try:
             _of_values([value], dtype)
         except _FAILURES:

@@ -132,6 +132,13 @@ def test_columns_of_different_lengths_are_refused() -> None:
         inferred({"t": [1, 2], "v": [1]})
 
 
+@pytest.mark.parametrize("single", [3, None, np.int8(3), np.array(3)], ids=repr)
+def test_a_single_value_beside_columns_is_refused(single: Any) -> None:
+    live = pk.stream("e", {"t": "int64", "v": "int8"}, time="t").select("t", "v").open()
+    with pytest.raises(SchemaMismatchError, match=r"column 'v' of .* is a single"):
+        live.push({"t": [1, 2], "v": single})
+
+
 def test_a_list_must_hold_rows_alone() -> None:
     with pytest.raises(SourceError, match="number 1 is a int"):
         batch_of([{"t": 1, "v": 1}, 3], NARROW, "the rows")

@@ -41,7 +41,9 @@ def batch(rows: int, nulls: bool, first: int = 0) -> pa.RecordBatch:
             "x": pa.array([None if nulls and n % 3 == 0 else n / 4 for n in numbers.tolist()], pa.float64()),
             "flag": pa.array([n % 2 == 0 for n in numbers.tolist()]),
             "day": pa.array((numbers % 9).astype("i4")).cast(pa.date32()),
-            "name": pa.array([None if nulls and n % 4 == 0 else f"name {n}" for n in numbers.tolist()]),
+            "name": pa.array(
+                [None if nulls and n % 4 == 0 else f"name {n}" for n in numbers.tolist()], pa.string()
+            ),
         }
     )
 
@@ -87,3 +89,29 @@ def test_a_failure_on_a_thread_reaches_the_caller(monkeypatch: pytest.MonkeyPatc
     rows = pa.record_batch({"t": np.arange(40), "v": np.where(np.arange(40) == 33, 1 << 62, 1)})
     with pytest.raises(pk.PenstockError, match="w"), query.open(engine=pk.Engine(threads=4)) as live:
         live.push(rows)
+
+
+K = pk.col("k")
+# Kernels for columns without nulls do not read `k` here.
+ABOUT_NULLS = {
+    "filter": STREAM.filter(K.is_null()).select("t", "x"),
+    "filter, held rows": STREAM.filter(K.is_not_null()).rolling("9us").agg(n=pk.count()),
+    "filter, text": STREAM.filter(pk.col("name").is_null()).select("t", "x"),
+    "computed": STREAM.select("t", none=K.is_null()),
+    "choice": STREAM.select("t", none=pk.when(K.is_null()).then(1).otherwise(0)),
+    "count": STREAM.window("50us").agg(n=pk.count("k")),
+    "count of texts": STREAM.window("50us").agg(n=pk.count("name")),
+    "sliding count": STREAM.window("50us", every="10us").agg(n=pk.count("k")),
+    "count where": STREAM.window("50us").agg(n=pk.count(where=K.is_null())),
+    "filter, window": STREAM.filter(K.is_null()).window("50us").agg(n=pk.count()),
+}
+
+
+@pytest.mark.parametrize("query", ABOUT_NULLS.values(), ids=ABOUT_NULLS)
+@pytest.mark.parametrize("without", [0, 20])
+def test_nulls_of_columns_that_are_only_tested_for_nulls_are_seen(query: Any, without: int) -> None:
+    """The first pushes may hold no nulls; the others hold some."""
+    batches = [batch(1, nulls=row >= without, first=row) for row in range(60)]
+    found = pushed(query, batches, pk.Engine(threads=1))
+    expected = query.collect(rows=pa.Table.from_batches(batches), engine=pk.Engine(threads=1))
+    assert found.to_pylist() == expected.to_pylist()
