@@ -192,9 +192,9 @@ def test_a_worker_finds_the_memory_again_that_it_has_freed(spark: Any) -> None:
             faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
         reported = [name for name, value in ALLOCATORS.items() if os.environ[name].endswith(value)]
         for _ in batches:
-            yield pa.record_batch({"faults": [faults[-1] - faults[-2]], "told": [reported]})
+            yield pa.record_batch({"faults": [faults[-1] - faults[-2]], "reported": [reported]})
 
-    (row,) = spark.range(0, 1, 1, 1).mapInArrow(tell, "faults long, told array<string>").collect()
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(tell, "faults long, reported array<string>").collect()
     assert row.reported == list(ALLOCATORS)
     assert row.faults < 60 * 256 / 10  # a fault for each page of 4 KB, if they are new
 

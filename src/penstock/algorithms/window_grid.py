@@ -51,7 +51,8 @@ class Windows:
         """The watermark that completes the next window after `upto`."""
         if upto in (START_OF_TIME, END_OF_TIME):
             return upto
-        return self.grid.offset + (upto + 1) * self.grid.every + self.grid.size
+        end = self.grid.offset + (upto + 1) * self.grid.every + self.grid.size
+        return min(end, END_OF_TIME)  # the end of input completes every window
 
     def last_holding(self, times: np.ndarray) -> np.ndarray:
         """The last window that starts at or before each time."""

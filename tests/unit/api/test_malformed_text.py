@@ -111,7 +111,7 @@ def test_the_first_malformed_record_is_an_error_that_says_where_it_is(
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "reported"),
     [
         ("a.csv", "t,v,s\n1,2,a\n2,x,b\n", "line 3: column 'v': not a valid int64"),
         ("a.csv", "t,v,s\n1,2,a\n,2,b\n", "line 3: it has no time"),

@@ -132,7 +132,7 @@ def test_malformed_values_take_few_tries(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         ({"nope": "hunter2"}, "the option 'nope' of topic 'x' .*no such option"),
         ({"security.protocol": "hunter2"}, "the option 'security.protocol' of topic 'x' .*not valid"),

@@ -49,7 +49,7 @@ def frames_of_panes(windows: Windows, panes: np.ndarray, after: int, upto: int) 
         chosen = np.arange(begin, len(panes) if upto == END_OF_TIME else panes.searchsorted(upto, "right"))
         ends = chosen + 1
         return Frames(panes[begin : begin + len(chosen)], order, chosen, ends, ends, overlapping=False)
-    if after > START_OF_TIME and upto - after <= _FEW_WINDOWS:
+    if after > START_OF_TIME and upto != END_OF_TIME and upto - after <= _FEW_WINDOWS:
         return _frames_of_few(windows, np.arange(after + 1, upto + 1), panes, order)
     low, high = windows.holding(panes, after, upto)
     _, numbers = _first_held(low, high, np.zeros(len(panes), np.int64))
