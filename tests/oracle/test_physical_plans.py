@@ -92,8 +92,8 @@ def run(compiled: Compiled, plan: ph.Plan, tables: Mapping[str, pa.Table]) -> pa
     for name, columns in compiled.table_columns.items():
         session.fill(name, tables[name].select(columns).to_batches())
     made: list[pa.RecordBatch] = []
-    for name, columns in compiled.columns.items():
-        for batch in tables[name].select(columns).to_batches():
+    for name, schema in compiled.inputs.items():  # times may have another type than their stream declares
+        for batch in tables[name].select(schema.names).cast(schema).to_batches():
             made += session.push(name, batch)
     return pa.Table.from_batches([*made, *session.finish()], compiled.schema)
 
