@@ -1,4 +1,4 @@
-"""Files that are written beside their place and then take it: whoever reads sees the old one, the new one or none.
+"""Files that are written beside their place and then take it: a reader sees the old one, the new one or none.
 
 A writer holds a lock on what it writes. What is left of one that was killed has no lock: the next writer of the same file
 removes it. Locks, not process numbers, tell: those of other machines and containers mean nothing here.
@@ -44,7 +44,7 @@ def draft(target: Path) -> Iterator[tuple[BinaryIO, Path]]:
 
 
 def remove_stale(folder: Path, stem: str) -> None:
-    """Remove what killed writers have left behind, and nobody else's."""
+    """Remove the files that killed writers left behind, and no others."""
     with os.scandir(folder) as entries:
         left = [
             entry.path for entry in entries if entry.name.startswith(stem) and entry.name.endswith(".tmp")

@@ -32,7 +32,7 @@ class PenstockError(Exception):
 
 
 class LateRowsWarning(UserWarning):
-    """Rows of a run came too late, and nobody said how late rows may be: `lateness=`, or where they go: `late_to=`."""
+    """Rows of a run are late, and neither `lateness=`, how late they may be, nor `late_to=`, where they go, was given."""
 
 
 class MalformedRowsWarning(UserWarning):

@@ -65,7 +65,7 @@ def memory_gb() -> float | None:
 
 
 def load() -> float | None:
-    """How many programs wanted a core during the last minute; None where nobody counts."""
+    """How many programs wanted a core during the last minute; None where the system does not count them."""
     try:
         return round(os.getloadavg()[0], 2)
     except (AttributeError, OSError):

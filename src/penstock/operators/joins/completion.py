@@ -22,7 +22,7 @@ def preserves(how: str, side: int) -> bool:
 
 
 def alone(rows: np.ndarray, side: int) -> Pairs:
-    """Pair rows of a side with nobody."""
+    """Pair rows of a side with the null row."""
     null_row = np.full(len(rows), NULL_ROW, rows.dtype)
     return (rows, null_row) if side == 0 else (null_row, rows)
 

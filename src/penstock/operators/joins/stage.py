@@ -160,7 +160,7 @@ class JoinStage:
         now = min(self.left.watermark, self.right.watermark)
         if now > self.watermark:
             made = list(self._emit(now))
-            assert not made, "a window was complete that nobody had noticed"
+            assert not made, "a complete window was not emitted when the watermark passed it"
 
     def save(self) -> Mapping[str, StateTable]:
         self._settle()

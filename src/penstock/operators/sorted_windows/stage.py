@@ -76,7 +76,7 @@ class SortedWindowStage:
         """Process the buffered rows, so that the saved state does not depend on when that last happened; no window is complete."""
         if not self.looked:
             made = self._emit(self.watermark)
-            assert not made, "a window was complete that nobody had noticed"
+            assert not made, "a complete window was not emitted when the watermark passed it"
             self.looked = True
 
     def save(self) -> Mapping[str, StateTable]:
