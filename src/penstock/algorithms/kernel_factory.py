@@ -60,11 +60,11 @@ def once(made: dict[_Key, _Made], key: _Key, make: Callable[[], _Made]) -> _Made
 
 def preparation(host: HostColumns, time: Time, uses: Sequence[Use]) -> Prepare:
     """Return the function that adds host columns. Without host columns, Arrow's functions are not imported."""
-    if not host.fields:
+    if not host.fields and not host.members:
         return lambda batch, first_row: batch
     from penstock.algorithms.expressions.arrow_compute import host_function  # noqa: PLC0415
 
-    added = host_function(host.fields, host.source, uses)
+    added = host_function(host.members | host.fields, host.source, uses)
     return _numbered(added, time) if time.implied else lambda batch, first_row: added(batch)
 
 

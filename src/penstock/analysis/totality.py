@@ -16,7 +16,22 @@ from penstock.expr.typing import type_of
 from penstock.types.arrow import kind_of, value_type
 
 _ALWAYS = frozenset(
-    {"eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not", "is_null", "is_not_null", "is_nan"}
+    {
+        "field",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "and",
+        "or",
+        "xor",
+        "not",
+        "is_null",
+        "is_not_null",
+        "is_nan",
+    }
     | {"div", "pow", "sign", "floor", "ceil", "round", "sqrt", "exp", "log", "log2", "log10"}
     | {"sin", "cos", "tan", "epoch_ticks", "str_len_chars", "str_len_bytes"}
     | {"starts_with", "ends_with", "contains", "to_lower", "to_upper", "to_title", "strip"}

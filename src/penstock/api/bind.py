@@ -146,8 +146,11 @@ def own_name(given: Expr) -> str | None:
     waiting, seen = [given.node], set[int]()
     while given.name is None and waiting:
         node = waiting.pop()
-        if isinstance(node, Column):
-            return node.name
+        match node:
+            case Column(name=name):
+                return name
+            case nodes.Call(function="field", options=options):
+                return str(dict(options)["name"])
         waiting += [] if id(node) in seen else reversed(_valued(node))
         seen.add(id(node))
     return given.name

@@ -20,6 +20,7 @@ from penstock.types.choices import one_of
 if TYPE_CHECKING:
     from penstock.api.datetime_namespace import Times
     from penstock.api.string_namespace import Texts
+    from penstock.api.struct_namespace import Structs
 
 MOST_DECIMALS = 300  # within the decimal exponents of floats
 
@@ -355,6 +356,13 @@ class Expr(Reducible["Expr"]):
         from penstock.api.string_namespace import Texts  # noqa: PLC0415 - import cycle
 
         return Texts(self)
+
+    @property
+    def struct(self) -> Structs:
+        """Fields of structs: `pk.col("place").struct.field("city")`."""
+        from penstock.api.struct_namespace import Structs  # noqa: PLC0415 - import cycle
+
+        return Structs(self)
 
 
 def node_of(value: object) -> nodes.Expr:

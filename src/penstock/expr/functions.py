@@ -91,6 +91,8 @@ _LOGIC = (
 _OF_DATE = ("year", "month", "day", "quarter", "weekday", "ordinal_day", "week", "iso_year")
 _OF_DAY = ("hour", "minute", "second", "millisecond", "microsecond", "nanosecond")
 
+_NESTED = (_unary("field", "a struct and the name of one of its fields", rules.member, logic.member),)
+
 _TIMES = (
     *(_unary(name, "a timestamp or date", rules.part_of_date, getattr(calendar, name)) for name in _OF_DATE),
     *(_unary(name, "a timestamp", rules.part_of_day, getattr(calendar, name)) for name in _OF_DAY),
@@ -137,5 +139,5 @@ _TEXTS = (
 )
 
 FUNCTIONS: dict[str, Function] = {
-    each.name: each for each in (*_ARITHMETIC, *_COMPARISONS, *_LOGIC, *_TIMES, *_TEXTS)
+    each.name: each for each in (*_ARITHMETIC, *_COMPARISONS, *_LOGIC, *_NESTED, *_TIMES, *_TEXTS)
 }

@@ -1,4 +1,4 @@
-"""Kleene logic, and functions that handle nulls."""
+"""Kleene logic, functions that handle nulls, and the fields of structs."""
 
 from __future__ import annotations
 
@@ -61,3 +61,7 @@ def least(setting: Setting, *values: Any) -> Any:
 
 def greatest(setting: Setting, *values: Any) -> Any:
     return max(_known(values, setting), key=order_key, default=None)
+
+
+def member(setting: Setting, struct: Any) -> Any:
+    return struct[setting.options["name"]]

@@ -28,6 +28,7 @@ from penstock.types.arrow import require_name
 
 T = TypeVar("T")
 Options = tuple[tuple[str, object], ...]
+MEMBER = "field"  # the function that reads a field of a struct; its option "name" names the field
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +210,19 @@ def depth(expr: Expr) -> int:
             node.facts["depth"] = 1 + max(map(depth, children(node)), default=0)
     found: int = expr.facts["depth"]
     return found
+
+
+def path_of(expr: Expr) -> tuple[str, ...] | None:
+    """Return the names of a column and of nested fields of it; None for other expressions.
+
+    >>> path_of(Call("field", (Column("place"),), (("name", "city"),)))
+    ('place', 'city')
+    """
+    names: list[str] = []
+    while isinstance(expr, Call) and expr.function == MEMBER:
+        names.append(str(dict(expr.options)["name"]))
+        expr = expr.args[0]
+    return (expr.name, *reversed(names)) if isinstance(expr, Column) else None
 
 
 def columns_of(expr: Expr) -> frozenset[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.types.arrow import finer, kind_of, tick_unit, value_type
+from penstock.types.arrow import finer, kind_of, member_type, tick_unit, value_type
 
 NUMBERS = frozenset({"bool", "int", "uint", "float"})
 INTEGERS = frozenset({"bool", "int", "uint"})
@@ -262,6 +262,10 @@ def parsed(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.Dat
         return None
     zone = "UTC" if "%z" in str(options["format"]) else None
     return pa.date32() if options["goal"] == "date" else pa.timestamp("us", zone)
+
+
+def member(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    return member_type(operands[0].type, str(options["name"]))
 
 
 def _strings(result: pa.DataType) -> Rule:

@@ -71,7 +71,7 @@ def _text(expr: Expr, parts: Parts) -> str:
     """Print a node whose children are printed already."""
     match expr:
         case Column(name=name):
-            return name if name.isidentifier() else quoted(name, "`")
+            return _name(name)
         case Literal():
             return _literal(expr)
         case Call():
@@ -90,6 +90,10 @@ def _text(expr: Expr, parts: Parts) -> str:
             return f"#{index}"
 
 
+def _name(name: str) -> str:
+    return name if name.isidentifier() else quoted(name, "`")
+
+
 def _literal(literal: Literal) -> str:
     value, kind = literal.value, kind_of(literal.type)
     if value is None:
@@ -105,6 +109,8 @@ def _call(call: Call, parts: Parts) -> str:
     operands = list(map(_inner, call.args, parts))
     if call.function in _INFIX and len(operands) > 1:
         return f" {_INFIX[call.function]} ".join(operands)
+    if call.function == "field":
+        return f"{operands[0]}.{_name(str(dict(call.options)['name']))}"
     if call.function in _PREFIX:
         return f"{_PREFIX[call.function]}{operands[0]}"
     named = [f"{name}={_option(value)}" for name, value in call.options]

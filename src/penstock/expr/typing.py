@@ -133,9 +133,24 @@ def _call_type(call: Call, schema: pa.Schema, reduced: Sequence[pa.DataType]) ->
         raise ExpressionTypeError(f"{call.function} does not take {len(types)} arguments, in {show(call)}")
     operands = [operand_of(arg, dtype) for arg, dtype in zip(call.args, types, strict=True)]
     result = function.rule(known_operands(operands), dict(call.options))
+    if result is None and call.function == "field" and pa.types.is_struct(types[0]):
+        raise _no_member(call, types[0])
     if result is None:
         raise _undefined(call, call.function, function.takes, types)
     return result
+
+
+def _no_member(call: Call, dtype: pa.StructType) -> UnknownColumnError:
+    name, names = str(dict(call.options)["name"]), [each.name for each in dtype]
+    if name in names:
+        return UnknownColumnError(
+            f"the struct has several fields {name!r}, in {show(call)}; rename all but one"
+        )
+    near = get_close_matches(name, names, n=1, cutoff=0.6)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return UnknownColumnError(
+        f"the struct has no field {name!r}{hint} (fields: {listed(names)}), in {show(call)}"
+    )
 
 
 def _undefined(expr: Expr, name: str, takes: str, types: Sequence[pa.DataType]) -> ExpressionTypeError:

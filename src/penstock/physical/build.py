@@ -101,7 +101,7 @@ class _Builder:
         for expr in (*(() if body.where is None else (body.where,)), *(field.expr for field in body.fields)):
             host.value(expr)
         where = () if body.where is None else tuple(conjuncts(body.where))
-        op = ph.Rows(where, body.fields, tuple(host.fields))
+        op = ph.Rows(where, body.fields, (*host.members, *host.fields))
         return ph.Node(
             name,
             (body.source,),
@@ -300,7 +300,7 @@ def _host(host: HostColumns) -> tuple[ph.Choice, ...]:
     reason = "kernels compute neither texts beyond equality nor this type"
     return tuple(
         ph.Choice(f"column {name}", f"Arrow computes {show_expr(expr)}", reason)
-        for expr, name in host.fields.items()
+        for expr, name in (host.members | host.fields).items()
     )
 
 

@@ -36,7 +36,7 @@ def key_table(body: ir.Reduce, schema: pa.Schema) -> Choice:
 
 def _may_be_dense(expr: ex.Expr, schema: pa.Schema) -> bool:
     dtype = type_of(expr, schema)
-    return isinstance(expr, ex.Column) and (is_text(dtype) or kind_of(dtype) != "float")
+    return ex.path_of(expr) is not None and (is_text(dtype) or kind_of(dtype) != "float")
 
 
 def state_layout(reductions: tuple[ir.Reduction, ...]) -> Choice:

@@ -96,13 +96,19 @@ def parse_type(text: str) -> pa.DataType:
 
 
 def as_type(given: object) -> pa.DataType:
-    """Convert a type given as a name, a pyarrow type or a Python class."""
+    """Convert a type given as a name, a pyarrow type, a Python class, or a mapping of the fields of a struct.
+
+    >>> as_type({"city": "string", "at": {"lat": float}})
+    StructType(struct<city: string, at: struct<lat: double>>)
+    """
     if isinstance(given, pa.DataType):
         return given
     if isinstance(given, str):
         return parse_type(given)
     if isinstance(given, type) and given in _PYTHON:
         return _PYTHON[given]()
+    if isinstance(given, Mapping) and given:
+        return pa.struct([_field(pair) for pair in given.items()])
     raise SchemaMismatchError(f"{given!r} is not a type; write a name such as 'int64' or a pyarrow type")
 
 
@@ -231,6 +237,16 @@ def _plain_field(field: pa.Field) -> pa.Field:
     return field.with_type(plain_type(field.type))
 
 
+def member_type(dtype: pa.DataType, name: str) -> pa.DataType | None:
+    """Return the type of a struct's field; None if there is no such field, or more than one.
+
+    >>> member_type(pa.struct({"city": pa.string()}), "city")
+    DataType(string)
+    """
+    places = dtype.get_all_field_indices(name) if pa.types.is_struct(dtype) else []
+    return dtype.field(places[0]).type if len(places) == 1 else None
+
+
 def value_type(dtype: pa.DataType) -> pa.DataType:
     """Return the value type of a dictionary type; other types unchanged."""
     return dtype.value_type if pa.types.is_dictionary(dtype) else dtype
@@ -282,7 +298,9 @@ def finer(first: str, second: str) -> str:
 
 
 def physical_type(dtype: pa.DataType) -> pa.DataType:
-    """Return the integer type of a time type, also inside lists; other types unchanged."""
+    """Return the integer type of a time type, also inside lists and structs; other types unchanged."""
+    if pa.types.is_struct(dtype):
+        return pa.struct([each.with_type(physical_type(each.type)) for each in dtype])
     if pa.types.is_list(dtype):
         return pa.list_(dtype.value_field.with_type(physical_type(dtype.value_type)))
     if tick_unit(dtype) is None:

@@ -86,9 +86,6 @@ def aggregates() -> set[str]:
 
 
 def test_the_document_shows_every_function_of_the_catalogues() -> None:
-    assert set(FUNCTIONS) - calls() == {
-        "iso_year",
-        "floor_time",
-        "offset",
-    }  # what truncate and offset_by become
+    become = {"iso_year", "floor_time", "offset"}  # what truncate and offset_by become
+    assert set(FUNCTIONS) - calls() == become | {"field"}  # of a struct, which the tables cannot write
     assert set(AGGREGATES) - aggregates() <= {"custom"}  # which has no value of its own

@@ -29,6 +29,7 @@ def host_function(
 ) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
     """Return the function that adds host columns to a batch."""
     spared = _spared(uses, schema)
+    # In this order: an expression reads the fields of structs that are taken out before it.
     computes = [(name, type_of(expr, schema), compute(expr, schema, spared)) for expr, name in fields.items()]
 
     def prepare(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -94,6 +95,8 @@ def _row_by_row(expr: ex.Expr, schema: pa.Schema, spared: Spared) -> Compute:
 def _by_arrow(expr: ex.Expr, schema: pa.Schema) -> Compute | None:
     """Arrow's function for a text operation on a column; None if there is none with the same semantics."""
     match expr:
+        case ex.Call(function="field", args=(ex.Column(name=name),), options=options):
+            return lambda batch: member(batch.column(name), str(dict(options)["name"]))
         case ex.Call(function="replace", options=options) if not dict(options)["pattern"]:
             return None  # Arrow would search for an empty pattern without end
         case ex.Call(function=function, args=(ex.Column(name=name),), options=options) if function in _CLOCK:
@@ -111,6 +114,15 @@ def _by_arrow(expr: ex.Expr, schema: pa.Schema) -> Compute | None:
             return _comparison(function, args, schema)
         case _:
             return None
+
+
+def member(struct: pa.StructArray, name: str) -> pa.Array:
+    """Take a field out of a struct column; null where the struct is null. Its values are not copied.
+
+    >>> member(pa.array([{"a": 1, "b": 2}, None]), "b").to_pylist()
+    [2, None]
+    """
+    return pc.struct_field(struct, [struct.type.get_field_index(name)])
 
 
 def _plain(batch: pa.RecordBatch, name: str) -> pa.Array:

@@ -47,6 +47,7 @@ class HostColumns:
 
     source: pa.Schema
     fields: dict[ex.Expr, str] = field(default_factory=dict)
+    members: dict[ex.Expr, str] = field(default_factory=dict)
     _schema: pa.Schema = field(init=False)
     _values: dict[ex.Expr, ex.Expr] = field(default_factory=dict)
 
@@ -55,14 +56,35 @@ class HostColumns:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the source, then the host columns."""
+        """The columns of the source with those taken out of structs, then the host columns."""
         if len(self._schema) < len(self.source) + len(self.fields):
             added = [pa.field(name, type_of(expr, self.source)) for expr, name in self.fields.items()]
             self._schema = pa.schema([*self.source, *added])
         return self._schema
 
+    def flat(self, expr: ex.Expr) -> ex.Expr:
+        """Replace fields of struct columns by columns, which every other expression then reads like any column."""
+        if not any(isinstance(node, ex.Call) and node.function == ex.MEMBER for node in ex.walk(expr)):
+            return expr
+        return ex.rewrite(expr, self._member)
+
+    def _member(self, node: ex.Expr) -> ex.Expr:
+        match node:
+            case ex.Call(function=function, args=(ex.Column(),)) if function == ex.MEMBER:
+                return self._member_column(node)
+            case _:
+                return node
+
+    def _member_column(self, node: ex.Call) -> ex.Column:
+        name = self.members.get(node)
+        if name is None:
+            name = self.members[node] = self._free_name("member")
+            self.source = self.source.append(pa.field(name, type_of(node, self.source)))
+        return ex.Column(name)
+
     def value(self, expr: ex.Expr) -> ex.Expr:
         """Rewrite an expression for a kernel: replace unsupported subexpressions by host columns."""
+        expr = self.flat(expr)
         for node in ordered([expr], self._inside):
             if node not in self._values:
                 self._values[node] = self._value(node)
@@ -87,6 +109,7 @@ class HostColumns:
 
     def key(self, expr: ex.Expr) -> ex.Expr:
         """Rewrite a grouping key: a text column stays, since the runtime interns it."""
+        expr = self.flat(expr)
         if isinstance(expr, ex.Column):
             return expr
         return self._column(expr) if is_text(type_of(expr, self.source)) else self.value(expr)
@@ -100,10 +123,12 @@ class HostColumns:
             return expr
         name = self.fields.get(expr)
         if name is None:
-            taken = {*self.source.names, *self.fields.values()}
-            name = next(each for n in range(len(taken) + 1) if (each := f"host{n}") not in taken)
-            self.fields[expr] = name
+            name = self.fields[expr] = self._free_name("host")
         return ex.Column(name)
+
+    def _free_name(self, prefix: str) -> str:
+        taken = {*self.source.names, *self.fields.values()}
+        return next(each for n in range(len(taken) + 1) if (each := f"{prefix}{n}") not in taken)
 
 
 def _fits(expr: ex.Expr, schema: pa.Schema) -> bool:

@@ -73,6 +73,8 @@ class Translator:
         match node:
             case exp.Column():
                 return self._column(node)
+            case exp.Dot():
+                return self._field(node)
             case exp.Literal() | exp.Boolean() | exp.Null():
                 return self._literal(node)
             case exp.Paren():
@@ -124,6 +126,18 @@ class Translator:
             raise self.text.error("a star stands alone in a SELECT list, or in count(*)", node)
         known = None if self.outer is None else self.outer(node)
         return col(self.names.column(node)) if known is None else known
+
+    def _field(self, node: exp.Dot) -> Expr:
+        """Read a field of a struct: by exact name, else ignoring case, as for columns."""
+        if not isinstance(node.expression, exp.Identifier):
+            raise self.text.error("behind a struct and a dot stands the name of a field", node)
+        value, name = self(node.this), node.expression.name
+        dtype = self.names.type_of(value)
+        known = [field.name for field in dtype] if dtype is not None and pa.types.is_struct(dtype) else []
+        if name not in known and not node.expression.args.get("quoted"):
+            alike = [each for each in known if each.lower() == name.lower()]
+            name = alike[0] if len(alike) == 1 else name
+        return value.struct.field(name)
 
     def _literal(self, node: exp.Expression) -> Expr:
         match node:

@@ -19,6 +19,7 @@ from sqlglot.tokens import Token, TokenType
 from penstock.api.custom import CustomAggregate
 from penstock.api.sql.grammar import check
 from penstock.api.sql.source_span import Text
+from penstock.api.sql.struct_fields import with_fields
 from penstock.api.sql.window_clauses import Clause, read_clause
 from penstock.errors import SqlError
 
@@ -79,6 +80,7 @@ def read(sql: object, own: Mapping[str, CustomAggregate] | None = None) -> Readi
     (tree,) = _parsed(_relations_first(found), text)
     if tree is None:
         raise SqlError("the text holds no query")
+    tree = with_fields(tree)
     check(tree, text)
     return Reading(text, tree, clauses)
 

@@ -14,6 +14,7 @@ from penstock.api.expr import Expr
 from penstock.api.names import free_name
 from penstock.api.row_verbs import projected
 from penstock.api.sql.source_span import Text, span_of
+from penstock.api.sql.struct_fields import is_struct
 from penstock.api.sql.window_clauses import Clause
 from penstock.api.stream import Stream
 from penstock.errors import PenstockError, SqlError, UnknownColumnError
@@ -202,9 +203,13 @@ class Names:
 
     def _unknown(self, node: exp.Column) -> PenstockError:
         sources = {column.source.lower(): column.source for column in self.relation.columns}
-        if node.table and node.table.lower() not in sources:
+        alone = is_struct(node) and not node.table
+        stream = node.name if alone else node.table
+        if stream and stream.lower() not in sources:
+            further = ", and no column of that name" if alone else ""
             return self.text.error(
-                f"there is no stream {node.table!r} in FROM (there is {listed(list(sources.values()))})", node
+                f"there is no stream {stream!r} in FROM (there is {listed(list(sources.values()))}){further}",
+                node,
             )
         asked = node.table.lower() if node.table else None
         names = [column.name for column in self.relation.columns if asked in (None, column.source.lower())]

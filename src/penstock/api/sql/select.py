@@ -87,6 +87,9 @@ def _expanded(node: exp.Expression, relation: Relation, text: Text) -> list[Item
             return _all_columns(node, relation, text)
         case exp.Column():
             return [Item(_spelled(node, relation, text), node)]
+        case exp.Dot():
+            with text.at(node):
+                return [Item(Translator(Names(relation, text))(node).name or node.name, node)]
         case _:
             return [Item(node.sql(normalize_functions="lower"), node)]
 

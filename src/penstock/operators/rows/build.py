@@ -91,7 +91,8 @@ class CompiledRows:
     @staticmethod
     def _passes(field: ex.Field, host: HostColumns) -> str | None:
         """Return the column that a field passes through, which Arrow may compute; None if a kernel computes it."""
-        expr = host.key(field.expr) if is_text(type_of(field.expr, host.source)) else field.expr
+        plain = host.flat(field.expr)
+        expr = host.key(plain) if is_text(type_of(plain, host.source)) else plain
         return expr.name if isinstance(expr, ex.Column) else None
 
     def _gathers(self, name: str) -> bool:

@@ -28,7 +28,7 @@ WRONG = {
     "select z.v from u": (pk.SqlError, "there is no stream 'z' in FROM"),
     'select "V" from u': (pk.UnknownColumnError, "there is no column 'V'"),
     "select * from uu": (pk.SqlError, "line 1, column 15, at 'uu': there is no stream 'uu'; did you mean 'u'?"),
-    "select a.b.v from u": (pk.SqlError, "by stream.name"),
+    "select a.b.v from u": (pk.SqlError, "there is no stream 'a' in FROM"),
     "select k from u [range 5] a, u [range 5] b where a.v = b.v": (pk.SqlError, "'k' could be a.k and b.k"),
     "select * from u a, u a": (pk.SqlError, "two streams in FROM are called 'a'"),
     "select foo(v) from u": (pk.SqlError, "there is no function 'foo'"),
