@@ -16,6 +16,7 @@ from penstock.analysis.panes import in_panes, pane_obstacle, regular
 from penstock.analysis.positions import why_not
 from penstock.analysis.predicates import conjuncts
 from penstock.analysis.time_readers import needs_arrival, read_by_time
+from penstock.expr import nodes as ex
 from penstock.expr.show import show as show_expr
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
@@ -25,6 +26,7 @@ from penstock.physical.choose_algorithm import Choice as AlgorithmChoice
 from penstock.physical.choose_algorithm import choices, preferred
 from penstock.physical.choose_states import STATES, keyed_states, may_hold_states
 from penstock.physical.settings import POSITIONAL_SIGNALS, Settings
+from penstock.physical.split_filters import SplitFilter, split_filter
 from penstock.physical.split_joins import result_columns, split_rolling
 from penstock.physical.split_results import fits_emission, split_results
 from penstock.physical.split_windows import (
@@ -39,6 +41,7 @@ from penstock.physical.verify import verify
 from penstock.plan.nodes import Source
 from penstock.types.pairing import Keys
 from penstock.types.time import Time
+from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow
 
 
 def physical(program: ir.Program, sources: Sequence[Source], mode: ph.Mode, settings: Settings) -> ph.Plan:
@@ -64,7 +67,7 @@ class _Builder:
             case jn.Table(name=table):
                 return [ph.Node(this.name, (), ph.TableInput(table), this.schema, None, ph.Follows())]
             case ir.Samples() as body:
-                return [self._rows(this.name, body, self.program[body.source], this)]
+                return self._rows(this.name, body, self.program[body.source], this)
             case ir.Reduce() as body if in_panes(body, self.program):
                 return self._panes(this, body)
             case ir.Reduce() | ir.Attach() | ir.Apply() | ir.Lookback():
@@ -96,7 +99,20 @@ class _Builder:
         )
         return _node(this, (), op, ph.Follows())
 
-    def _rows(self, name: str, body: ir.Samples, source: ir.Object, result: ir.Object) -> ph.Node:
+    def _rows(self, name: str, body: ir.Samples, source: ir.Object, result: ir.Object) -> list[ph.Node]:
+        """Filter and compute rows; what Arrow computes, after the filter that kernels compute."""
+        split = split_filter(name, body.where, [field.expr for field in body.fields], source, self.settings)
+        if split is None:
+            return [self._rows_node(name, body, source, result)]
+        after = ir.Samples(split.passed.name, split.rest, body.fields)
+        rows = self._rows_node(name, after, split.passed, result)
+        return [self._passed(split, source), rows]
+
+    def _passed(self, split: SplitFilter, source: ir.Object) -> ph.Node:
+        node = self._rows_node(split.passed.name, split.samples, source, split.passed)
+        return replace(node, choices=(split.choice, *node.choices))
+
+    def _rows_node(self, name: str, body: ir.Samples, source: ir.Object, result: ir.Object) -> ph.Node:
         host = HostColumns(source.schema)
         for expr in (*(() if body.where is None else (body.where,)), *(field.expr for field in body.fields)):
             host.value(expr)
@@ -117,20 +133,36 @@ class _Builder:
     def _panes(self, this: ir.Object, body: ir.Reduce) -> list[ph.Node]:
         source = self.program[body.source]
         if fits_emission(body, source):
-            return [self._pane_aggregate(this, body, this)]
+            return self._filtered_panes(this, body, this)
         reduce, plain, after = split_results(this, body, source)
-        return [self._pane_aggregate(plain, reduce, this), self._rows(this.name, after, plain, this)]
+        return [*self._filtered_panes(plain, reduce, this), *self._rows(this.name, after, plain, this)]
 
-    def _pane_aggregate(self, result: ir.Object, body: ir.Reduce, this: ir.Object) -> ph.Node:
+    def _filtered_panes(self, result: ir.Object, body: ir.Reduce, this: ir.Object) -> list[ph.Node]:
+        """Aggregate rows in panes; what Arrow computes, after the filter that kernels compute."""
+        source = self.program[body.source]
+        reductions = [
+            expr for each in body.reductions for expr in (*each.args, each.where) if expr is not None
+        ]
+        bounds = map(ex.Column, WINDOW_BOUNDS if isinstance(body.domain, CarriedWindow) else ())
+        values = [*(key.expr for key in body.keys), *reductions, *bounds]
+        split = split_filter(result.name, body.where, values, source, self.settings)
+        if split is None:
+            return [self._pane_aggregate(result, body, this, source)]
+        after = replace(body, source=split.passed.name, where=split.rest)
+        return [self._passed(split, source), self._pane_aggregate(result, after, this, split.passed)]
+
+    def _pane_aggregate(
+        self, result: ir.Object, body: ir.Reduce, this: ir.Object, source: ir.Object
+    ) -> ph.Node:
         chosen = self.algorithms.get(this.name, ())
-        table = choose_window.key_table(body, self.program[body.source].schema)
+        table = choose_window.key_table(body, source.schema)
         op = ph.PaneAggregate(
             body.domain,
             body.keys,
             table.taken,  # type: ignore[arg-type]
             "private",
             preferred(body.domain, self.settings.aggregator),
-            choose_window.reductions_of(body.reductions, self.program[body.source].schema, chosen),
+            choose_window.reductions_of(body.reductions, source.schema, chosen),
             body.where,
             body.fields,
             body.having,
@@ -162,7 +194,7 @@ class _Builder:
             ready = self._rows(made.ready.name, made.samples, source, made.ready)
         if isinstance(body, ir.Apply):
             output = ph.Apply(body.function, tuple(source.schema.names))
-            return [ready, self._sorted_windows(this, this, body, made, output)]
+            return [*ready, self._sorted_windows(this, this, body, made, output)]
         chosen = self.algorithms.get(this.name, ())
         if isinstance(body, ir.Reduce):
             plain, after = fields_over_windows(this, body, made)
@@ -176,7 +208,7 @@ class _Builder:
             held = self._held(body)
             op = ph.LookBack(body.spans, made.keys, reductions, held.taken)  # type: ignore[arg-type]
             windows = _node(plain, (made.ready.name,), op, ph.Follows(), _kept(held, chosen))
-        return [ready, windows, self._rows(this.name, after, plain, this)]
+        return [*ready, windows, *self._rows(this.name, after, plain, this)]
 
     def _sorted_windows(
         self,
@@ -258,9 +290,9 @@ class _Builder:
         op = self._lazy_join(around, body.on, "ranges", ())
         rule = ph.Lags(max(body.within.hi, 0)) if body.within.hi > 0 else ph.Follows()
         return [
-            self._rows(made.ready.name, made.samples, right, made.ready),
+            *self._rows(made.ready.name, made.samples, right, made.ready),
             _node(made.plain, (left.name, made.ready.name), op, rule, choose_window.algorithms(chosen)),
-            self._rows(this.name, made.fields, made.plain, this),
+            *self._rows(this.name, made.fields, made.plain, this),
         ]
 
     # -- signals -------------------------------------------------------------------------------------

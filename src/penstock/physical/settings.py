@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 POSITIONAL_SIGNALS = "dense_signals"  # the name by which the positional evaluation is switched off
+SURVIVORS = "filter_before_arrow"  # Arrow computes only rows that pass a kernel's filter
 
 
 @dataclass(frozen=True, slots=True)
