@@ -10,7 +10,7 @@ from penstock.physical import nodes as ph
 from penstock.physical.build import physical
 from penstock.physical.choose_algorithm import RECOMPUTE, SUBTRACT, TWO_STACKS
 from penstock.physical.choose_join import EAGER, LAZY
-from penstock.physical.settings import POSITIONAL_SIGNALS, Settings
+from penstock.physical.settings import POSITIONAL_SIGNALS, SURVIVORS, Settings
 from penstock.physical.verify import verify
 from penstock.plan.nodes import Source
 from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, windows_overlap
@@ -19,6 +19,7 @@ from penstock.types.windows import Session, TimeWindow
 SETTINGS = (
     *(Settings(aggregator) for aggregator in (RECOMPUTE, TWO_STACKS, SUBTRACT)),
     Settings(off=frozenset({POSITIONAL_SIGNALS})),
+    Settings(off=frozenset({SURVIVORS})),
 )
 
 

@@ -11,6 +11,7 @@ from penstock.passes.fold_constants import fold_constants
 from penstock.passes.fuse_joins import fuse_joins
 from penstock.passes.fuse_samples import fuse_samples
 from penstock.passes.fuse_signals import fuse_signals
+from penstock.passes.merge_comparisons import merge_comparisons
 from penstock.passes.prune_columns import prune_columns
 from penstock.passes.push_filter import push_filter
 from penstock.passes.share_reductions import share_reductions
@@ -24,6 +25,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("push_filter", push_filter),
     ("fuse_samples", fuse_samples),  # absorbs the filters that push_filter moved
     ("fold_constants", fold_constants),  # folds expressions that fusion combined
+    ("merge_comparisons", merge_comparisons),
     ("share_reductions", share_reductions),
     ("fuse_joins", fuse_joins),
     ("fuse_signals", fuse_signals),

@@ -30,9 +30,28 @@ _BY_ARROW = frozenset(
     | {"floor_time", "offset", "month_start", "month_end", "replace_zone"}
     | {"eq", "ne", "lt", "le", "gt", "ge"}
 )
-_DEAR = {"floordiv": 8, "mod": 8, "div": 6, "remainder": 8, "pow": 60, "exp": 30, "log": 30, "sin": 40, "cos": 40}
+_DEAR = {
+    "floordiv": 8,
+    "mod": 8,
+    "div": 6,
+    "remainder": 8,
+    "pow": 60,
+    "exp": 30,
+    "log": 30,
+    "sin": 40,
+    "cos": 40,
+}
 
-_KEPT = {"eq": 0.1, "lt": 0.3, "le": 0.3, "gt": 0.3, "ge": 0.3, "ne": 0.9, "is_null": 0.05, "is_not_null": 0.95}
+_KEPT = {
+    "eq": 0.1,
+    "lt": 0.3,
+    "le": 0.3,
+    "gt": 0.3,
+    "ge": 0.3,
+    "ne": 0.9,
+    "is_null": 0.05,
+    "is_not_null": 0.95,
+}
 _UNKNOWN = 0.5
 
 

@@ -102,7 +102,9 @@ def _levels(where: ex.Expr) -> list[tuple[ex.Expr, ...]]:
     found = []
     while True:
         match where:
-            case ex.Case(branches=((before, last),), otherwise=ex.Literal() as otherwise) if otherwise == FALSE:
+            case ex.Case(branches=((before, last),), otherwise=ex.Literal() as otherwise) if (
+                otherwise == FALSE
+            ):
                 found.append(conjuncts(last))
                 where = before
             case _:

@@ -64,6 +64,7 @@ V, K, F, KIND, TS, U = (col(name) for name in ("v", "k", "f", "kind", "ts", "u")
 VIEWS = where(EVENTS, call("eq", KIND, lit("view", TEXT)))
 K_IS_1 = call("eq", K, lit(1))
 V_IS_POSITIVE = call("gt", V, lit(0))
+LARGE_V = call("gt", V, lit(100))
 RAISES = call("gt", call("mul", V, V), lit(9))
 TOTALS = window(VIEWS, "k", total=agg("sum", V), n=agg("count"))
 LARGE = call("gt", col("total"), lit(3))
@@ -89,6 +90,43 @@ FOLD_CONSTANTS = {
         call("gt", col("total"), call("neg", lit(-3))),
     ),
     "membership": where(EVENTS, call("or", IsIn(lit(1), (lit(1), lit(2))), K_IS_1)),
+}
+
+
+def chain(function: str, *operands: Expr) -> Expr:
+    """Nest operands as written in Python: the first two innermost."""
+    whole = operands[0]
+    for operand in operands[1:]:
+        whole = call(function, whole, operand)
+    return whole
+
+
+K_IS_ONE_OF_NINE = chain("or", *(call("eq", K, lit(value)) for value in range(9)))
+
+MERGE_COMPARISONS = {
+    "a long chain of or": where(EVENTS, K_IS_ONE_OF_NINE),
+    "a short chain stays": where(EVENTS, chain("or", *(call("eq", K, lit(value)) for value in range(8)))),
+    "a long chain of and": where(EVENTS, chain("and", *(call("ne", lit(value), K) for value in range(9)))),
+    "other operands stay": where(
+        EVENTS,
+        chain(
+            "or",
+            V_IS_POSITIVE,
+            *(call("eq", KIND, lit(text, TEXT)) for text in "abcdefgh"),
+            LARGE_V,
+            IsIn(KIND, (lit("a", TEXT), lit("i", TEXT))),
+        ),
+    ),
+    "two columns": where(
+        EVENTS, chain("or", *(call("eq", column, lit(value)) for value in range(9) for column in (K, V)))
+    ),
+    "floats are not whole numbers": where(
+        EVENTS, chain("or", *(call("eq", F, lit(value)) for value in range(9)))
+    ),
+    "inside another chain": where(EVENTS, call("and", K_IS_ONE_OF_NINE, V_IS_POSITIVE)),
+    "a chain that is read twice is not taken apart": where(
+        EVENTS, call("and", call("or", K_IS_ONE_OF_NINE, V_IS_POSITIVE), call("not", K_IS_ONE_OF_NINE))
+    ),
 }
 
 FUSE_SAMPLES = {
@@ -206,6 +244,7 @@ ALL = {
     "fold_constants": FOLD_CONSTANTS,
     "fuse_samples": FUSE_SAMPLES,
     "push_filter": PUSH_FILTER,
+    "merge_comparisons": MERGE_COMPARISONS,
     "share_reductions": SHARE_REDUCTIONS,
     "close_unbounded": CLOSE_UNBOUNDED,
     "prune_columns": {**PRUNE_COLUMNS, **PRUNE_SIGNALS},

@@ -23,6 +23,12 @@ SECOND = pk.tumbling("1s")
 CASES: dict[str, Stream] = {
     "filter and projection": EVENTS.filter(pk.col("v") > 3).select("ts", w=pk.col("v") * 2),
     "what Arrow computes": EVENTS.filter(pk.col("s").str.contains("a+")).select("ts", "k"),
+    "what Arrow computes, for survivors": EVENTS.filter(
+        (pk.col("v") == 3) & pk.col("s").str.contains("a+")
+    ).select("ts", "k"),
+    "a window of what Arrow computes": EVENTS.filter((pk.col("v") == 3) & pk.col("s").str.contains("a+"))
+    .window("10s", by="k")
+    .agg(t=pk.sum("v")),
     "tumbling by key": EVENTS.filter(pk.col("s") == "a").window("10s", by="k").agg(t=pk.sum("v")),
     "sliding by a float": EVENTS.window("10s", every="1s", by="f").agg(m=pk.mean("v"), n=pk.count()),
     "results that Arrow computes": EVENTS.window("1s", by="s").agg(n=pk.col("s").max().str.to_uppercase()),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +16,7 @@ from penstock.algorithms.expressions.host_columns import Use
 from penstock.errors import PenstockError
 from penstock.expr import clock, regex
 from penstock.expr import nodes as ex
+from penstock.expr.arithmetic import bounds
 from penstock.expr.evaluate import evaluator
 from penstock.expr.typing import type_of
 from penstock.loop.machine import is_text
@@ -176,19 +178,35 @@ def _comparison(function: str, args: tuple[ex.Expr, ...], schema: pa.Schema) -> 
 
 
 def _membership(name: str, values: tuple[ex.Literal, ...], schema: pa.Schema) -> Compute | None:
-    """Look a column up in a list of the same type; floats are evaluated row by row, for NaN and zeros."""
+    """Look a column up in a list of its type, or of whole numbers; others are evaluated row by row."""
     dtype = schema.field(name).type
     plain = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
-    alike = all(each.type == plain for each in values)
-    if pa.types.is_floating(plain) or not alike:
+    listed = _listed(values, plain)
+    if listed is None:
         return None
-    listed = from_physical([each.value for each in values], plain)
 
     def look_up(batch: pa.RecordBatch) -> pa.Array:
         array = _plain(batch, name)
+        if pa.types.is_floating(plain):
+            array = pc.add(array, pa.scalar(0.0, plain))  # -0.0 becomes 0.0, which Arrow tells apart
         return pc.if_else(array.is_valid(), pc.is_in(array, value_set=listed), pa.nulls(1, pa.bool_())[0])
 
     return look_up
+
+
+def _listed(values: tuple[ex.Literal, ...], dtype: pa.DataType) -> pa.Array | None:
+    """Return the values that a column of the type can hold; None if Arrow does not compare them as the definition does."""
+    given: list[Any] = [each.value for each in values]
+    if pa.types.is_float16(dtype):
+        return None
+    if all(each.type == dtype for each in values):
+        return from_physical(
+            [value + 0.0 for value in given] if pa.types.is_floating(dtype) else given, dtype
+        )
+    if not pa.types.is_integer(dtype) or not all(pa.types.is_integer(each.type) for each in values):
+        return None
+    least, most = bounds(dtype)
+    return pa.array([value for value in given if least <= value <= most], dtype)
 
 
 def _operand(arg: ex.Expr, schema: pa.Schema) -> Callable[[pa.RecordBatch], object] | None:

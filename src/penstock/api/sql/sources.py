@@ -76,11 +76,17 @@ def sources(select: exp.Select, environment: Environment) -> tuple[Relation, lis
 
 def conjuncts(node: exp.Expression) -> list[exp.Expression]:
     """Split a condition at its ANDs."""
-    if isinstance(node, exp.Paren):
-        return conjuncts(node.this)
-    if isinstance(node, exp.And):
-        return [*conjuncts(node.this), *conjuncts(node.expression)]
-    return [node]
+    found: list[exp.Expression] = []
+    waiting = [node]
+    while waiting:
+        match waiting.pop():
+            case exp.Paren(this=inner):
+                waiting.append(inner)
+            case exp.And(this=left, expression=right):
+                waiting += (right, left)
+            case other:
+                found.append(other)
+    return found
 
 
 def _source(node: exp.Expression, environment: Environment) -> Relation:
