@@ -249,9 +249,10 @@ class _Builder:
             nearest = ph.Nearest(body.direction, body.tolerance, body.exact)
             op = self._lazy_join(nearest, body.on, "merge", result_columns(body))
             reason = "both sides are in order of time: the nearest right row of a key is found by one merge"
-            return _node(
-                this, inputs, op, watermark_rules.of_asof(body), (ph.Choice("matching", "merge", reason),)
-            )
+            held = choose_join.held_rows(left.schema, right.schema, None, self.mode)
+            choices = ph.Choice("matching", "merge", reason), held
+            op = replace(op, incremental=held.taken == choose_join.LISTS)
+            return _node(this, inputs, op, watermark_rules.of_asof(body), choices)
         eager = choose_join.is_eager(body) and self.mode == "unbounded"
         made = choose_join.join_choices(body, left, right, self.mode)
         op = ph.Join(
@@ -264,6 +265,7 @@ class _Builder:
             self.mode == "unbounded",
             body.where,
             result_columns(body),
+            any(choice.taken == choose_join.LISTS for choice in made),
         )
         return _node(this, inputs, op, watermark_rules.of_join(body), made)
 

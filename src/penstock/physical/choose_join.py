@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
+from penstock.algorithms.keyed_states.growing_columns import can_grow
+from penstock.expr.nodes import Expr
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.physical.band_conditions import band_of
@@ -10,6 +14,7 @@ from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup, Within, win
 from penstock.types.windows import CarriedWindow, TimeWindow
 
 LAZY = ("npj", "prj", "mway", "mpass")
+LISTS, SORTED = "lists per key", "sorted partitions"
 EAGER = ("shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
 
 
@@ -29,13 +34,9 @@ def join_choices(body: jn.Join, left: ir.Object, right: ir.Object, mode: Mode) -
         case Lookup():
             return (Choice("matching", "lookup", "one side is a table: each row meets it as it arrives"),)
         case Within():
-            return (
-                Choice(
-                    "matching",
-                    "interval ranges",
-                    "right rows within the interval are a range of the key's rows",
-                ),
-            )
+            reason = "right rows within the interval are a range of the key's rows"
+            matching = Choice("matching", "interval ranges", reason)
+            return matching, held_rows(left.schema, right.schema, body.where, mode)
         case InWindow() as pairing:
             eager = is_eager(body) and mode == "unbounded"
             return (
@@ -43,6 +44,26 @@ def join_choices(body: jn.Join, left: ir.Object, right: ir.Object, mode: Mode) -
                 *(() if eager else (_matching(body, pairing, left, right),)),
                 _algorithm(body),
             )
+
+
+def held_rows(left: pa.Schema, right: pa.Schema, where: Expr | None, mode: Mode) -> Choice:
+    """Choose how rows are held: in lists per key between pushes, or sorted when results are due."""
+    obstacle = _no_lists(left, right, where) if mode == "unbounded" else "data at rest comes in one push"
+    if obstacle is not None:
+        return Choice("held", SORTED, "rows are partitioned by key and sorted", (Rejected(LISTS, obstacle),))
+    rejected = Rejected(SORTED, "each push would read every row held")
+    return Choice("held", LISTS, "a push costs its rows and the results they complete", (rejected,))
+
+
+def _no_lists(left: pa.Schema, right: pa.Schema, where: Expr | None) -> str | None:
+    """Why rows cannot be held in growing columns; None if they can."""
+    for schema in (left, right):
+        other = next((field.name for field in schema if not can_grow(field.type)), None)
+        if other is not None:
+            return f"column {other!r} is of type {schema.field(other).type}, which cannot grow in place"
+        if where is not None and any(pa.types.is_dictionary(field.type) for field in schema):
+            return "the condition may read a dictionary, and rows in lists are decoded"
+    return None
 
 
 def _emission(body: jn.Join, mode: Mode) -> Choice:

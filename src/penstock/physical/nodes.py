@@ -13,7 +13,7 @@
                  | LookBack(spans, keys, reductions)
                                                    aggregates over the rows behind each row
                  | Signals(program, evaluation, algorithms)   positional, or change-to-change
-                 | Join(pairing, on, how, algorithm, optimise, eager, paced, residual, columns)
+                 | Join(pairing, on, how, algorithm, optimise, eager, paced, residual, columns, incremental)
                  | Distinct(subset, keep, within) | TopK(k, by, ties) | Union()
     pairing    ::= InWindow | Within | Lookup      as in `types/pairing.py`
                  | Nearest(direction, tolerance, exact)   as-of: the nearest right row
@@ -234,7 +234,10 @@ class JoinColumn:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """`optimise` is the target of `algorithm="auto"`. `paced`: the rate at which rows arrive informs the choice."""
+    """`optimise` is the target of `algorithm="auto"`. `paced`: the rate at which rows arrive informs the choice.
+
+    `incremental`: rows are held in lists per key between pushes, and not sorted anew.
+    """
 
     pairing: InWindow | Within | Lookup | Nearest | Around
     on: Keys
@@ -245,6 +248,7 @@ class Join:
     paced: bool
     residual: Expr | None
     columns: tuple[JoinColumn, ...]
+    incremental: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from penstock.api.stream import Stream
 from penstock.compile import Compiled, compile_plan
 from penstock.operators.distinct.stage import DistinctStage
 from penstock.operators.joins.eager import EagerJoinStage
+from penstock.operators.joins.incremental import IncrementalJoinStage
 from penstock.operators.joins.lookup import LookupStage, TableStage
 from penstock.operators.joins.stage import JoinStage
 from penstock.operators.look_back.incremental import IncrementalLookBack
@@ -44,6 +45,8 @@ def stage_type(op: ph.Op) -> type:
             return LookupStage
         case ph.Join(eager=True):
             return EagerJoinStage
+        case ph.Join(incremental=True):
+            return IncrementalJoinStage
         case ph.Signals(evaluation="positional"):
             return DenseStage
         case ph.SortedWindows(window=Session(), held="states per key"):

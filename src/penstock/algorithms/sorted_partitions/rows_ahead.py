@@ -53,6 +53,11 @@ class RowsAhead:
             rows, arrival = rows.chosen(order), arrival[order]
         self._append(Run(rows, arrival))
 
+    @property
+    def oldest(self) -> int:
+        """The earliest time; END_OF_TIME without rows."""
+        return min([int(chain[0].rows.times[0]) for chain in self.chains], default=END_OF_TIME)
+
     def release(self, watermark: int) -> Rows:
         """Remove the rows before the watermark, and return them by (time, sequence, branch, arrival)."""
         released = [_released(chain, watermark) for chain in self.chains]

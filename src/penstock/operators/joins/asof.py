@@ -90,8 +90,10 @@ class AsofMatcher(RowByRow):
         given |= {"right_keys": numbers.right, "known": known, "found": found}
         reach = EVERYTHING if self.tolerance is None else self.tolerance
         sizes = {"rows": len(left), "others": len(right), "reach": reach}
-        call = self.kernels.last_before(self.exact) if backward else self.kernels.next_after(self.exact)
-        call({**given, **sizes})
+        if backward:
+            self.kernels.last_before(self.exact)({**given, **sizes, "begin": 0})
+        else:
+            self.kernels.next_after(self.exact)({**given, **sizes})
         return found
 
     def _needed(self, left: Rows, right: Rows, numbers: Numbers, oldest: int, last: np.ndarray) -> np.ndarray:

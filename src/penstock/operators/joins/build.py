@@ -16,16 +16,24 @@ from penstock.algorithms.sorted_partitions.build import FrameReducers, indexer, 
 from penstock.algorithms.sorted_partitions.results import Reductions
 from penstock.algorithms.sorted_partitions.rows import no_rows
 from penstock.loop.nodes import I64
+from penstock.operators.joins import incremental_asof, incremental_interval
 from penstock.operators.joins.algorithm_pairs import FEW_ROWS, AlgorithmPairing, Sorting
 from penstock.operators.joins.arrival_rate import Arrivals, at_rest
 from penstock.operators.joins.asof import AsofMatcher
 from penstock.operators.joins.band import BandPairing
 from penstock.operators.joins.build_algorithms import auto_in_order, eager, in_order, lazy_joiner
 from penstock.operators.joins.build_windows import grid_of, overlapping_windows, windows_apart
+from penstock.operators.joins.completion import gives_left_rows
 from penstock.operators.joins.eager import EagerJoinStage, Parts, whole_numbers
 from penstock.operators.joins.gather_columns import Gather
+from penstock.operators.joins.held_sides import HeldSides, Output
+from penstock.operators.joins.incremental import IncrementalJoinStage, IncrementalMatcher, LiveSide
+from penstock.operators.joins.incremental_asof import IncrementalAsof
+from penstock.operators.joins.incremental_interval import IncrementalInterval
 from penstock.operators.joins.interval import IntervalMatcher
+from penstock.operators.joins.kernels.asof import next_rows
 from penstock.operators.joins.kernels.gather import gather, gather_later
+from penstock.operators.joins.kernels.interval import interval_join, link_rows
 from penstock.operators.joins.kernels.ranges import expand_ranges, find_ranges, last_before, next_after
 from penstock.operators.joins.large_windows import PairingJoin, RunMatcher, WindowJoin
 from penstock.operators.joins.lookup import LookupStage
@@ -73,6 +81,8 @@ def join(
             return partial(build.lookup, table, paths)
         case _ if op.eager:
             return build.eager
+        case _ if op.incremental:
+            return build.incremental
         case _:
             return build.lazy
 
@@ -93,6 +103,35 @@ class _Build:
         return JoinStage(
             *self._ports(context), self._matcher(kernels, context, arrivals), kernels.sorter, arrivals
         )
+
+    def incremental(self, context: Context) -> IncrementalJoinStage:
+        """Return the stage that holds rows in lists per key between pushes."""
+        kernels = partition_kernels(self.kernel_factory, context.engine.workers)
+        sides = [
+            LiveSide(side.schema, side.clock, keys, kernels.sorter, context.metrics)
+            for side, keys in zip((self.left, self.right), self._keys, strict=True)
+        ]
+        return IncrementalJoinStage(sides[0], sides[1], self._incremental_matcher(kernels, context))
+
+    def _incremental_matcher(self, kernels: Kernels, context: Context) -> IncrementalMatcher:
+        call, op = self.kernel_factory.call, self.op
+        output = Output.of(self._shape, kernels.threads)
+        schemas = self.left.schema, self.right.schema
+        match op.pairing:
+            case ph.Nearest(direction=direction, tolerance=tolerance, exact=exact):
+                sides = HeldSides(schemas, self._keys, kernels, incremental_asof.PER_KEY)
+                nearest = direction == "nearest"
+                waiting = call(("next_rows", nearest, exact), lambda: next_rows(nearest, exact))
+                last = kernels.last_before(exact)
+                return IncrementalAsof(direction, tolerance, exact, sides, output, last, waiting)
+            case Within(lo=lo, hi=hi):
+                sides = HeldSides(schemas, self._keys, kernels, incremental_interval.PER_KEY)
+                residual = self._residual(context)
+                pairs = not gives_left_rows(op.how) or residual is not None
+                join = call(("interval_join", pairs), lambda: interval_join(pairs))
+                link = call("link_rows", link_rows)
+                return IncrementalInterval(lo, hi, op.how, residual, sides, output, join, link)
+        raise AssertionError(f"{op.pairing} has no lists")
 
     def eager(self, context: Context) -> EagerJoinStage:
         """Return the stage that emits pairs as rows arrive."""

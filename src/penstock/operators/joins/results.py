@@ -195,6 +195,10 @@ class _Picked:
     def or_else(self, name: str, other: _Picked, partner: str) -> pa.Array:
         if self.there is None:
             return self.taken(name)
+        rows = len(self.places)
+        if rows < len(self.rows) + len(other.rows):
+            both = pa.concat_arrays([self.taken(name), other.taken(partner)])
+            return both.take(indices(np.arange(rows) + np.where(self.there, 0, rows)))
         both = pa.concat_arrays([self.rows.batch.column(name), other.rows.batch.column(partner)])
         places = np.where(self.there, self.places, len(self.rows) + other.places)
         return both.take(indices(places))

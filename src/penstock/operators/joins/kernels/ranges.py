@@ -67,12 +67,12 @@ def expand_ranges() -> Kernel:
 def last_before(exact: bool) -> Kernel:
     """Find, for each left row, the last right row of its key at or before its time (before, unless `exact`), or -1.
 
-    Rows are sorted by time. `known` holds the last row of each key: initially -1, finally the last of all right rows.
-    Rows further than `reach` away do not match; a reach of -1 is unlimited.
+    Rows are sorted by time. `known` holds the last row of each key: initially of the right rows before `begin`, or -1;
+    finally of all right rows. Rows further than `reach` away do not match; a reach of -1 is unlimited.
     """
     k = KernelBuilder("last_before")
     sides = _Sides(k)
-    at = k.var("at", 0)
+    at = k.var("at", k.scalar("begin"))
     with k.for_(0, sides.rows, "row") as row:
         time = k.var("time", sides.left[row])
         here = sides.right[minimum(at, sides.others - 1)]
