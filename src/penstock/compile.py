@@ -25,6 +25,7 @@ from penstock.physical.settings import Settings
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.plan.verify import verify as verify_plan
+from penstock.runtime.adapt.controller import USUAL, Policy
 from penstock.runtime.column_addresses import Reader
 from penstock.runtime.engine import Engine
 from penstock.runtime.join_metrics import JoinReport
@@ -120,10 +121,10 @@ class Compiled:
         """Return the generic physical plan, which is complete before any row arrives."""
         return physical(self.program, sources_of(self.plan), mode, Settings(aggregator, self.off))
 
-    def open(self, engine: Engine, bounded: bool = True) -> Session:
-        """Start a run."""
+    def open(self, engine: Engine, bounded: bool = True, policy: Policy = USUAL) -> Session:
+        """Start a run. `policy` says how eagerly it adapts."""
         pipeline = self.pipeline(engine.backend, "bounded" if bounded else "unbounded", engine.aggregator)
-        return Session(pipeline, Context(engine, Metrics(), bounded))
+        return Session(pipeline, Context(engine, Metrics(), bounded, policy))
 
     def pipeline(self, backend: str, mode: ph.Mode, aggregator: str | None = None) -> Pipeline:
         """Return the stages of the physical plan, one for each node, cached so that later runs reuse the kernels."""

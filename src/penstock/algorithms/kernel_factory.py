@@ -32,11 +32,18 @@ class KernelFactory:
         self._backend, self.reader = backend, reader
         self._calls: dict[Hashable, KernelCall] = {}
         self._lock = Lock()
+        self._making: dict[Hashable, Lock] = {}
         self.kernels: list[Kernel] = []
         self.texts = Texts(self._intern)
 
     def call(self, key: Hashable, build: Callable[[], Kernel]) -> KernelCall:
+        """Return the callable of a kernel. One that is being compiled in the background delays no other."""
+        found = self._calls.get(key)
+        if found is not None:
+            return found
         with self._lock:
+            making = self._making.setdefault(key, Lock())
+        with making:
             if key not in self._calls:
                 kernel = build()
                 self.kernels.append(kernel)

@@ -23,11 +23,11 @@ class PaneProfile:
     wide: bool
 
 
-def specialise(node: Node, profile: PaneProfile) -> Node:
-    """Return the variant of a node that holds for these rows."""
+def specialise(node: Node, profile: PaneProfile, *reasons: Choice) -> Node:
+    """Return the variant of a node that holds for these rows; `reasons` replace the usual ones."""
     assert isinstance(node.op, PaneAggregate)
     op = replace(node.op, key_table=profile.key_table, nullable=profile.nullable, wide=profile.wide)
-    found = {choice.what: choice for choice in _choices(profile)}
+    found = {choice.what: choice for choice in (*_choices(profile), *reasons)}
     return replace(node, op=op, choices=tuple(found.get(choice.what, choice) for choice in node.choices))
 
 

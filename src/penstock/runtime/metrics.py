@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import PenstockError
+from penstock.runtime.adapt.history import Adaptation
 from penstock.runtime.latency import Latency
 from penstock.runtime.prometheus import prometheus
 
@@ -31,7 +32,8 @@ class Metrics:
     read counts once for each. `ties` counts the rows that only their values order, where the query can detect it: rows
     of a Spark DataFrame that share their time and sequence with another row, of the same batch if it is a stream.
     `joins` has a report on each join in windows, by its name in `explain("ir")`: windows, rows, pairs, throughput,
-    latency, progress, and the algorithms used.
+    latency, progress, and the algorithms used. `adaptations` lists what the run has changed while it ran: when, which
+    operator, what from and to, why, and how much faster rows were processed afterwards.
 
     Of an open query, `latency` has the seconds from the arrival of rows to the results they complete: `p50`, `p95`,
     `p99` and more. `queue_rows` counts the rows that wait in the queue of a background run. `held` measures the state of
@@ -53,6 +55,7 @@ class Metrics:
     joins: dict[str, JoinReport] = field(default_factory=dict, compare=False, repr=False)
     latency: Latency = field(default_factory=Latency, compare=False, repr=False)
     queue_rows: int = field(default=0, compare=False, repr=False)
+    adaptations: list[Adaptation] = field(default_factory=list, compare=False, repr=False)
     measure: Callable[[], dict[str, Held]] | None = field(default=None, compare=False, repr=False)
 
     @property

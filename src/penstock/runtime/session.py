@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import BindingError, OverflowError, StateError
+from penstock.runtime.adapt.controller import USUAL, Policy
 from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import Step
 from penstock.runtime.metrics import Held, Metrics
@@ -26,6 +27,7 @@ class Context:
     engine: Engine
     metrics: Metrics
     bounded: bool
+    policy: Policy = USUAL  # how eagerly the run adapts
 
 
 @dataclass(frozen=True)

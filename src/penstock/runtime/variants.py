@@ -23,6 +23,7 @@ class Variants(Generic[Seen, Made]):
     def __init__(self, make: Callable[[Seen], Made]) -> None:
         self._make = make
         self._made: dict[Seen, Made] = {}
+        self._preparing: dict[Hashable, bool] = {}  # whether it is done
 
     def get(self, seen: Seen) -> Made:
         """Return the variant for what the rows have shown so far."""
@@ -30,3 +31,16 @@ class Variants(Generic[Seen, Made]):
         if found is None:
             found = self._made[seen] = self._make(seen)
         return found
+
+    def ready(
+        self, key: Hashable, prepare: Callable[[], object], start: Callable[[Callable[[], None]], None]
+    ) -> bool:
+        """Whether the kernels under a key are compiled; the first call has `start` prepare them, in the background."""
+        if key not in self._preparing:
+            self._preparing[key] = False
+            start(lambda: self._prepare(key, prepare))
+        return self._preparing[key]
+
+    def _prepare(self, key: Hashable, prepare: Callable[[], object]) -> None:
+        prepare()
+        self._preparing[key] = True

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from penstock.algorithms.partials.algebra import monoid_of, values_added
 from penstock.algorithms.partials.finish import Finish, compensated_total
-from penstock.algorithms.partials.needs import PRESENT, ROWS, MayBeNull, Partial, origin, partials_of
+from penstock.algorithms.partials.needs import (
+    PRESENT,
+    ROWS,
+    MayBeNull,
+    Partial,
+    collapsing,
+    origin,
+    partials_of,
+)
 
 __all__ = [
     "PRESENT",
@@ -16,6 +24,7 @@ __all__ = [
     "Finish",
     "MayBeNull",
     "Partial",
+    "collapsing",
     "compensated_total",
     "monoid_of",
     "origin",

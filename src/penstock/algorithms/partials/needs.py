@@ -126,6 +126,20 @@ def origin(partial: Partial, old: Sequence[Partial], may_be_null: MayBeNull) -> 
     return old[0] if found is None else found
 
 
+def collapsing(old: Sequence[Partial], may_be_null: MayBeNull) -> list[tuple[int, int]]:
+    """Pairs of partials that hold the same where no argument is null beyond those of `may_be_null`."""
+    bare = [_bare(partial, may_be_null) for partial in old]
+    pairs = []
+    for place, (partial, without) in enumerate(zip(old, bare, strict=True)):
+        if partial == without:
+            continue
+        same = next((other for other, one in enumerate(bare) if one == without and other != place), None)
+        if same is None and without in (PRESENT, ROWS):
+            same = 0
+        pairs += [] if same is None else [(same, place)]
+    return pairs
+
+
 def _bare(partial: Partial, may_be_null: MayBeNull) -> Partial:
     """The same partial without the arguments that have never been null."""
     if partial.kind not in ("count", "present"):

@@ -21,6 +21,7 @@ from penstock.operators.pane_aggregate.stage import WindowStage
 from penstock.operators.rows.build import filter_alone
 from penstock.physical import nodes as ph
 from penstock.physical.specialise import PaneProfile, specialise
+from penstock.runtime.adapt.controller import Controller
 from penstock.runtime.buffers import numpy_type
 from penstock.runtime.kernels import Call, KernelCall, OutputCall, ResultColumn, RowsCall
 from penstock.runtime.session import Context
@@ -35,7 +36,13 @@ def pane_aggregate(
     """Return the constructor of a `PaneAggregate` stage. Late rows skip the kernel, and so need its filter alone."""
     window = CompiledWindow(node, window_of(op, given), kernel_factory)
     alone = None if op.where is None else filter_alone(op.where, given, kernel_factory)
-    return lambda context: WindowStage(window, context.engine, context.metrics, alone)
+
+    def stage(context: Context) -> WindowStage:
+        adaptive = context.engine.adaptive
+        controller = Controller(node.id, context.policy, context.metrics.adaptations, adaptive)
+        return WindowStage(window, context.engine, context.metrics, alone, controller)
+
+    return stage
 
 
 def window_of(op: ph.PaneAggregate, given: ph.Node) -> Window:
@@ -55,6 +62,7 @@ class CompiledWindow:
 
     def __init__(self, node: ph.Node, window: Window, kernel_factory: KernelFactory) -> None:
         self._window, self._kernel_factory = window, kernel_factory
+        self.node, self.profile_layout = node, window.profile_layout
         self.time = window.time
         self.grid = Grid(*window.grid)
         self.carried = window.carried
@@ -119,6 +127,9 @@ class CompiledWindow:
     def sources(self, old: frozenset[str], new: frozenset[str]) -> list[int]:
         return once(self._sources, (old, new), lambda: self._window.sources(old, new))
 
+    def same_without_nulls(self, old: frozenset[str], new: frozenset[str]) -> list[tuple[int, int]]:
+        return self._window.same_without_nulls(old, new)
+
     def key_may_be_null(self, nullable: frozenset[str]) -> bool:
         return once(self._null_keys, nullable, lambda: self._window.keys_nullable(nullable))
 
@@ -138,6 +149,12 @@ class CompiledVariant:
     def fold(self) -> RowsCall:
         op = self._op
         return self._rows_call("fold", self._window.fold(op.key_table, op.nullable, op.wide))
+
+    @cached_property
+    def instrumented_fold(self) -> RowsCall:
+        op = self._op
+        kernel = self._window.fold(op.key_table, op.nullable, op.wide, instrumented=True)
+        return self._rows_call("instrumented fold", kernel)
 
     @cached_property
     def merge_fragments_into(self) -> RowsCall:

@@ -10,6 +10,11 @@ from penstock.operators.pane_aggregate.table import PaneTable
 from penstock.physical.specialise import PaneProfile
 
 
+def variant_of(nullable: frozenset[str], table: PaneTable) -> PaneProfile:
+    """What a table assumes of its rows."""
+    return PaneProfile(table.keys.kind, nullable, table.wide)
+
+
 def kernels_for(program: WindowProgram, nullable: frozenset[str], table: PaneTable) -> PaneKernels:
     """Return the kernels of the variant that a table needs."""
     return program.variants.get(PaneProfile(table.keys.kind, nullable, table.wide))

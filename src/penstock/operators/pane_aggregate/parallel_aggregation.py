@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from penstock.operators.pane_aggregate.tasks import Task
+from penstock.operators.pane_aggregate.tasks import Task, Tasks
 from penstock.operators.pane_aggregate.worker import Worker
 
 
@@ -25,3 +25,13 @@ def fold_in_parallel(workers: Sequence[Worker], tasks: Sequence[Task]) -> None:
     found = call.together([each.frame for each in made], [task.shares for task in tasks])
     for (worker, given, task), progress in zip(team, found or (), strict=False):
         worker.progress(given, task, progress)
+
+
+def work_of(worker: Worker, place: int, tasks: Tasks) -> Callable[[], None]:
+    """What one thread does: fold tasks until none is left."""
+
+    def run() -> None:
+        while (task := tasks.next(place)) is not None:
+            worker.fold(task)
+
+    return run

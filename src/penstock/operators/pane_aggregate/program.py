@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from penstock.algorithms.window_grid import Grid
 from penstock.loop.nodes import Type
+from penstock.physical.nodes import Node
+from penstock.physical.profile import ProfileLayout
 from penstock.physical.specialise import PaneProfile
 from penstock.runtime.kernels import Call, OutputCall, ResultColumn, RowsCall, Texts
 from penstock.runtime.variants import Variants
@@ -52,6 +54,10 @@ class PaneKernels(Protocol):
     def fold(self) -> RowsCall: ...
 
     @property
+    def instrumented_fold(self) -> RowsCall:
+        """The fold kernel that also counts what rows show."""
+
+    @property
     def merge_fragments_into(self) -> RowsCall:
         """The kernel that merges fragments into a table."""
 
@@ -78,6 +84,8 @@ class WindowProgram(Protocol):
     texts: Texts
     schema: pa.Schema
     result: tuple[ResultColumn, ...]
+    node: Node  # the generic one
+    profile_layout: ProfileLayout
     variants: Variants[PaneProfile, PaneKernels]
 
     def prepare(self, batch: pa.RecordBatch, first_row: int, /) -> pa.RecordBatch:
@@ -88,6 +96,9 @@ class WindowProgram(Protocol):
 
     def sources(self, old: frozenset[str], new: frozenset[str]) -> Sequence[int]:
         """For each state of the new layout, the state of the old layout that it continues."""
+
+    def same_without_nulls(self, old: frozenset[str], new: frozenset[str]) -> Sequence[tuple[int, int]]:
+        """Pairs of states of the old layout that agree if no row so far has had a null that only it allows."""
 
     def key_may_be_null(self, nullable: frozenset[str]) -> bool:
         """Whether kernels include nulls when they hash keys."""

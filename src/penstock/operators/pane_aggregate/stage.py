@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 
@@ -15,9 +15,10 @@ from penstock.algorithms.window_grid import windows_on
 from penstock.errors import OverflowError
 from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED
 from penstock.loop.morsels import Morsels, Progress
+from penstock.operators.pane_aggregate.adaptation import PaneAdaptation
 from penstock.operators.pane_aggregate.bound_fold import BoundFold
 from penstock.operators.pane_aggregate.emission import emit
-from penstock.operators.pane_aggregate.lateness import PaneLateness, part_of
+from penstock.operators.pane_aggregate.lateness import PaneLateness
 from penstock.operators.pane_aggregate.pane_ownership import (
     CELLS_WORTH_THREADS,
     copy_overlap,
@@ -25,11 +26,12 @@ from penstock.operators.pane_aggregate.pane_ownership import (
     is_cheap_to_merge,
     runs_of,
 )
-from penstock.operators.pane_aggregate.parallel_aggregation import fold_in_parallel
+from penstock.operators.pane_aggregate.parallel_aggregation import fold_in_parallel, work_of
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.state import hold_cells, kept_cells, panes_of, rows_in
-from penstock.operators.pane_aggregate.tasks import Task, Tasks
+from penstock.operators.pane_aggregate.tasks import Task, Tasks, cut, expected_panes
 from penstock.operators.pane_aggregate.worker import Worker
+from penstock.runtime.adapt.controller import USUAL, Controller
 from penstock.runtime.buffers import flags
 from penstock.runtime.engine import DEFAULT_TASK_BYTES, MOST_ROWS, Engine
 from penstock.runtime.metrics import Metrics
@@ -46,7 +48,6 @@ MOST_RUNS = 64
 # A second thread fills a second table that must be merged. Below this many rows per key, that costs more than it
 # saves (measured: at 20 rows per key two threads are no faster than one, at 200 they are).
 ROWS_PER_COLUMN = 64
-MOST_PANES_AHEAD = 1 << 14
 
 
 class WindowStage:
@@ -62,13 +63,16 @@ class WindowStage:
         engine: Engine,
         metrics: Metrics,
         alone: Callable[[], Stage] | None = None,
+        controller: Controller | None = None,
     ) -> None:
         """`alone` makes the kernel's filter as a separate stage, if the kernel has one; only late and partly late rows need it."""
         self.program, self.engine, self.metrics = program, engine, metrics
         self.windows = windows_on(program.grid)
         self.lateness = PaneLateness(self.windows, program, metrics, alone)
         nullable = frozenset() if engine.adaptive else frozenset(program.columns)
-        self.workers = [Worker(program, nullable, engine.adaptive)]
+        self.controller = controller or Controller("window", USUAL, metrics.adaptations, engine.adaptive)
+        self.workers = [Worker(program, nullable, engine.adaptive, self.controller.give_way)]
+        self._unsensed = 0  # rows folded since a task was last measured
         self.emitted = START_OF_TIME
         # The last emitted window, the end of the next one, and the earliest time of its results.
         self._waits = START_OF_TIME, START_OF_TIME, START_OF_TIME
@@ -111,6 +115,11 @@ class WindowStage:
             self.windows.next_result(self.emitted),
         )
         return timed_batches, self._waits[2]
+
+    @cached_property
+    def adaptation(self) -> PaneAdaptation:
+        """What profiles rows and swaps variants; a short run needs none."""
+        return PaneAdaptation(self.program, self.controller, self.engine.workers)
 
     def save(self) -> Mapping[str, StateTable]:
         """Save the cells of open panes, the last emitted window, and which columns have held nulls."""
@@ -188,9 +197,17 @@ class WindowStage:
         for argument in given:
             seen = argument.with_nulls(self.program.columns)
             self.seen_null |= seen
+            if seen:
+                self.adaptation.saw_nulls(seen)
             if not seen <= self.workers[0].nullable:
+                self._report_nulls(seen)
                 for worker in self.workers:
                     worker.assume_nulls(worker.nullable | seen)
+
+    def _report_nulls(self, seen: frozenset[str]) -> None:
+        before = self.workers[0].nullable
+        names = ", ".join(sorted(before)) or "none"
+        self.controller.give_way("null flags", names, ", ".join(sorted(before | seen)), "a column held nulls")
 
     def _folds_directly(self, timed_batch: TimedBatch) -> bool:
         """Fold a batch whose columns the source has read, of which no row is late, into the first worker's table.
@@ -203,7 +220,7 @@ class WindowStage:
         if columns is None or table is None or timed_batch.arrival_watermarks is not None:
             return False
         rows = timed_batch.batch.num_rows
-        if rows > self._most_directly:
+        if rows > self._most_directly or self._unsensed > self._sensed_every:
             return False
         bound = self._bound
         if bound is None or not bound.fits(worker, table, columns.layout):
@@ -217,6 +234,7 @@ class WindowStage:
             table = worker.table or table
         else:
             worker.rows += rows
+        self._unsensed += rows
         self._count_of(table.head, timed_batch.counted)
         return True
 
@@ -247,15 +265,19 @@ class WindowStage:
                 within_reach(self.lateness.times(timed_batch.batch), reach, reach)
 
     def _fold_all(self, timed_batches: list[TimedBatch]) -> None:
+        started = self.controller.policy.clock()
         timed_batches = [self._prepared(timed_batch) for timed_batch in timed_batches]
         given = [BatchArguments(timed_batch.batch, {}) for timed_batch in timed_batches]
         self._assume_nulls(given)
         rows = sum([timed_batch.batch.num_rows for timed_batch in timed_batches])
+        if self.controller.due and timed_batches:
+            timed_batches[0] = self.adaptation.adapt(self.workers, timed_batches[0])
+            given[0] = BatchArguments(timed_batches[0].batch, {})
         threads = min(self.engine.workers, max(self._tasks_worth(rows), 1))
         while len(self.workers) < threads:
             first = self.workers[0]
-            self.workers.append(Worker(self.program, first.nullable, first.adaptive))
-        panes = self._expected_panes(given, rows)
+            self.workers.append(Worker(self.program, first.nullable, first.adaptive, first.give_way))
+        panes = expected_panes(self.program, self.windows, given, rows)
         for worker in self.workers:
             worker.expected, worker.expected_panes = rows, panes
             worker.forget_texts()
@@ -266,7 +288,7 @@ class WindowStage:
         tasks = [
             task
             for timed_batch, own in zip(timed_batches, given, strict=True)
-            for task in self._cut(timed_batch, own, parts)
+            for task in cut(timed_batch, own, parts, self.program, self.engine)
         ]
         workers = self.workers[:threads]
         if len(tasks) == 1:
@@ -275,8 +297,11 @@ class WindowStage:
             fold_in_parallel(workers, tasks)
         if any(task.shares.left for task in tasks):
             shared = Tasks.divided(tasks, threads)
-            run_on_threads([_work(worker, place, shared) for place, worker in enumerate(workers)])
-        self._count(bool(timed_batches) and timed_batches[0].counted)
+            run_on_threads([work_of(worker, place, shared) for place, worker in enumerate(workers)])
+        accepted = self._count(bool(timed_batches) and timed_batches[0].counted)
+        if self.engine.adaptive:
+            self.controller.folded(rows, accepted, self.controller.policy.clock() - started, self._unsensed)
+            self._unsensed = 0
 
     def _agree_on_keys(self, given: BatchArguments) -> int:
         """Start all workers with the same dense key columns; return their number (0 if it is not known).
@@ -293,17 +318,6 @@ class WindowStage:
             worker.likely_keys = keys
         return keys.columns
 
-    def _expected_panes(self, given: list[BatchArguments], rows: int) -> int:
-        """Estimate the number of panes from the first and the last row; unused slots are never touched."""
-        time, width = self.program.time, self.program.grid.every // self.windows.step
-        if time.period is not None:
-            span = rows * time.period
-        elif rows and given[0].batch.num_rows and given[-1].batch.num_rows:
-            span = abs(given[-1].ends(time.column)[1] - given[0].ends(time.column)[0])
-        else:
-            return 2
-        return int(min(span // width + 2, MOST_PANES_AHEAD))
-
     def _tasks_worth(self, rows: int) -> int:
         """The number of threads the rows can keep busy."""
         return rows if self._small_tasks else rows // ROWS_PER_THREAD
@@ -315,34 +329,32 @@ class WindowStage:
             return 0
         return MOST_ROWS if self.engine.workers == 1 else 2 * ROWS_PER_THREAD - 1
 
+    @cached_property
+    def _sensed_every(self) -> int:
+        """The rows that are folded directly between two tasks that are measured."""
+        policy = self.controller.policy
+        return 4 * policy.task if self.engine.adaptive else MOST_ROWS << 30
+
     @property
     def _small_tasks(self) -> bool:
         """Whether tasks are smaller than is efficient; tests set this to run threads on little data."""
         return self.engine.task_bytes < DEFAULT_TASK_BYTES
 
-    def _cut(self, timed_batch: TimedBatch, given: BatchArguments, parts: int) -> Iterable[Task]:
-        """Cut a batch into tasks: parts of one batch, or slices whose texts each worker interns separately."""
-        rows = timed_batch.batch.num_rows
-        row_bytes = self.program.row_bytes or max(timed_batch.batch.nbytes // max(rows, 1), 1)
-        if self.program.interned or rows > MOST_ROWS:
-            for begin, end in self.engine.slices(rows, row_bytes):
-                yield Task(part_of(timed_batch, begin, end), Morsels(0, end - begin, end - begin))
-            return
-        size = self.engine.task_rows(row_bytes)
-        for part in range(parts):
-            yield Task(timed_batch, Morsels(rows * part // parts, rows * (part + 1) // parts, size), given)
-
-    def _count(self, counted: bool) -> None:
-        """Add the kernels' counts to the metrics, unless the rows were counted before."""
+    def _count(self, counted: bool) -> int:
+        """Add the kernels' counts to the metrics, unless the rows were counted before; return the accepted rows."""
+        accepted = 0
         for worker in self.workers:
             if worker.table is not None:
-                self._count_of(worker.table.head, counted)
+                accepted += self._count_of(worker.table.head, counted)
+        return accepted
 
-    def _count_of(self, head: np.ndarray, counted: bool) -> None:
+    def _count_of(self, head: np.ndarray, counted: bool) -> int:
+        accepted = int(head[ACCEPTED])
         if not counted:
-            self.metrics.accepted += int(head[ACCEPTED])
+            self.metrics.accepted += accepted
             self.metrics.filtered += int(head[FILTERED])
         head[ACCEPTED] = head[FILTERED] = 0
+        return accepted
 
     def _forget_cursors(self) -> None:
         for worker in self.workers:
@@ -379,11 +391,3 @@ class WindowStage:
             return self.windows.finished(panes, upto) | copies
 
         worker.drop(gone)
-
-
-def _work(worker: Worker, place: int, tasks: Tasks) -> Callable[[], None]:
-    def run() -> None:
-        while (task := tasks.next(place)) is not None:
-            worker.fold(task)
-
-    return run

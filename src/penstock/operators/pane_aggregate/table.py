@@ -115,6 +115,14 @@ class PaneTable:
         ]
         self._hold([StateSpec(I128, 0) if each.guarded else each for each in self.specs])
 
+    def narrow(self, specs: Sequence[StateSpec]) -> None:
+        """Turn 128-bit sums that fit into 64-bit ones, as in `specs`."""
+        self.states = [
+            state[0::2].copy() if spec.guarded else state
+            for state, spec in zip(self.states, specs, strict=True)
+        ]
+        self._hold(specs)
+
     def relayout(self, specs: Sequence[StateSpec], sources: Sequence[int]) -> None:
         """Replace the states: the i-th new state continues the old state `sources[i]`."""
         self.states = [

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.algorithms.window_grid import Windows
 from penstock.loop.morsels import Morsels
+from penstock.operators.pane_aggregate.lateness import part_of
+from penstock.operators.pane_aggregate.program import WindowProgram
+from penstock.runtime.engine import MOST_ROWS, Engine
 from penstock.runtime.stage import TimedBatch
+
+MOST_PANES_AHEAD = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +63,32 @@ class Tasks:
 
 def _left(task: Task) -> int:
     return task.shares.left
+
+
+def cut(
+    timed_batch: TimedBatch, given: BatchArguments, parts: int, program: WindowProgram, engine: Engine
+) -> Iterable[Task]:
+    """Cut a batch into tasks: parts of one batch, or slices whose texts each worker interns separately."""
+    rows = timed_batch.batch.num_rows
+    row_bytes = program.row_bytes or max(timed_batch.batch.nbytes // max(rows, 1), 1)
+    if program.interned or rows > MOST_ROWS:
+        for begin, end in engine.slices(rows, row_bytes):
+            yield Task(part_of(timed_batch, begin, end), Morsels(0, end - begin, end - begin))
+        return
+    size = engine.task_rows(row_bytes)
+    for part in range(parts):
+        yield Task(timed_batch, Morsels(rows * part // parts, rows * (part + 1) // parts, size), given)
+
+
+def expected_panes(
+    program: WindowProgram, windows: Windows, given: Sequence[BatchArguments], rows: int
+) -> int:
+    """Estimate the number of panes from the first and the last row; unused slots are never touched."""
+    time, width = program.time, program.grid.every // windows.step
+    if time.period is not None:
+        span = rows * time.period
+    elif rows and given[0].batch.num_rows and given[-1].batch.num_rows:
+        span = abs(given[-1].ends(time.column)[1] - given[0].ends(time.column)[0])
+    else:
+        return 2
+    return int(min(span // width + 2, MOST_PANES_AHEAD))

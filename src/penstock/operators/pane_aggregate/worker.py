@@ -15,7 +15,6 @@ from penstock.loop.abi import (
     DONE,
     ERRORS,
     FILTERED,
-    KEYS,
     NEED_KEYS,
     NEED_SLOTS,
     NEED_WIDE,
@@ -29,21 +28,31 @@ from penstock.loop.morsels import Morsels, Progress
 from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, translate, widened
 from penstock.operators.pane_aggregate.key_ranges import COMPACT, SAMPLE, denser, key_ranges
 from penstock.operators.pane_aggregate.merge_tables import kernels_for, merge_pane
+from penstock.operators.pane_aggregate.migrate import to_hash, used_columns
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.sliding_cursor import SlidingCursor
 from penstock.operators.pane_aggregate.table import PaneTable, panes_ahead
 from penstock.operators.pane_aggregate.tasks import Task
+from penstock.runtime.adapt.controller import Report
 from penstock.runtime.kernels import BoundKernel
 from penstock.runtime.stage import KernelOverflowError
 
 _POSITIONS = positions_table()
 
 
+def _unheard(what: str, before: str, after: str, why: str) -> None:
+    """Ignore that an assumption failed."""
+
+
 class Worker:
     """Fold batches into a pane table; grow the table and switch kernel variants as the data requires."""
 
-    def __init__(self, program: WindowProgram, nullable: frozenset[str], adaptive: bool) -> None:
+    def __init__(
+        self, program: WindowProgram, nullable: frozenset[str], adaptive: bool, give_way: Report = _unheard
+    ) -> None:
+        """`give_way` hears of each assumption that rows have broken."""
         self.program = program
+        self.give_way = give_way
         self.nullable = nullable
         self.adaptive = adaptive
         self.rows = 0
@@ -104,6 +113,7 @@ class Worker:
                     table.grow_slots()
             case status if status == NEED_WIDE:
                 table.widen()
+                self.give_way("sums", "64 bits", "128 bits", "a sum left 64 bits")
             case status if status == NEED_KEYS:
                 self._more_keys(table, arguments)
 
@@ -167,24 +177,13 @@ class Worker:
         """Replace a dense key table by a hash table of the keys in use."""
         table = self.table
         assert table is not None
-        used = np.flatnonzero(table.present().any(axis=0))
-        words, nulls = table.keys.words_of(used)
-        keys = self.new_hash_keys()
-        keys.reserve(max(keys.capacity, 1 << (2 * len(used)).bit_length()))
-        for own, word in zip(keys.words, words, strict=True):
-            own[: len(used)] = word
-        keys.nulls[: len(used)] = nulls
-        keys.head[KEYS] = len(used)
-        keys.rehash()
-
-        def move(before: np.ndarray, after: np.ndarray) -> None:
-            after[:, : len(used)] = before[:, used]
-
-        table.change_keys(keys, move)
+        self.give_way("key table", "dense", "hash", "keys lie too far apart for an array")
+        to_hash(table, self.new_hash_keys())
 
     def use_sparse(self) -> None:
         """Replace the grid of panes and keys by a hash table of the (pane, key) pairs that occur."""
         assert self.table is not None
+        self.give_way("key table", self.table.keys.kind, "sparse", "few keys occur in a pane")
         fragments = self.table.fragments()
         head = self.table.head
         self.hold(fragments, self.new_pairs())
@@ -256,7 +255,7 @@ class Worker:
         if self.dropped < table.slots or table.keys_held <= COMPACT:
             return table.keys
         self.dropped = 0
-        used = np.flatnonzero(table.present().any(axis=0))
+        used = used_columns(table)
         if 4 * len(used) > table.keys_held:
             return table.keys
         if isinstance(table.keys, DenseKeys):

@@ -22,6 +22,7 @@ from penstock.loop.abi import DONE
 from penstock.loop.nodes import Var
 from penstock.operators.pane_aggregate.kernels.fold_steps.add import Addition
 from penstock.operators.pane_aggregate.kernels.fold_steps.frame import CHUNK, FoldSpec, Frame
+from penstock.operators.pane_aggregate.kernels.fold_steps.instrument import Instrument
 from penstock.operators.pane_aggregate.kernels.fold_steps.panes import CurrentPane
 from penstock.operators.pane_aggregate.kernels.fold_steps.reduce import Reduction
 from penstock.operators.pane_aggregate.kernels.fold_steps.rows import Chosen, select_chunk
@@ -32,6 +33,7 @@ def build_fold(spec: FoldSpec) -> RowKernel:
     frame = Frame(spec)
     pane = CurrentPane(frame)
     k = frame.k
+    instrument = Instrument(frame) if spec.instrumented else None
     with k.while_(frame.at < frame.hi):
         n = k.var("n", chunk_length(frame.hi - frame.at, CHUNK))
         pane.enter(frame.time_at(frame.at))
@@ -39,6 +41,8 @@ def build_fold(spec: FoldSpec) -> RowKernel:
             _add_chunk(frame, pane, n)
         else:
             _reduce_chunk(frame, pane, n)
+        if instrument is not None:
+            instrument.count(n)
         k.set(frame.at, frame.at + n)
     frame.leave(DONE, frame.hi)
     return RowKernel(k.build(), (*frame.columns.bindings, *arenas(k)))

@@ -11,7 +11,8 @@ from penstock.algorithms.expressions.columns import RowKernel
 from penstock.algorithms.expressions.host_columns import HostColumns, Use, uses_of
 from penstock.algorithms.expressions.nullability import may_be_null
 from penstock.algorithms.monoids import Monoid
-from penstock.algorithms.partials import Partial, monoid_of, origin, partials_of
+from penstock.algorithms.partials import Partial, collapsing, monoid_of, origin, partials_of
+from penstock.analysis.predicates import conjuncts
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
@@ -23,6 +24,7 @@ from penstock.operators.pane_aggregate.kernels.fold import build_fold
 from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FoldSpec, Panes
 from penstock.operators.pane_aggregate.kernels.merge_fragments import build_merge_fragments, build_merge_pane
 from penstock.physical.nodes import PaneAggregate, Reduction
+from penstock.physical.profile import ProfileLayout
 from penstock.types.time import Time
 from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow, TimeWindow
 
@@ -155,7 +157,15 @@ class Window:
             found += range(start, start + len(monoid.states))
         return found
 
-    def fold(self, key_table: str, nullable: frozenset[str], wide: bool) -> RowKernel:
+    def same_without_nulls(self, old: frozenset[str], new: frozenset[str]) -> list[tuple[int, int]]:
+        """Pairs of states under `old` that agree if the columns that only `old` lists have held no null."""
+        starts = _starts(self.monoids(old, wide=True))
+        pairs = collapsing(self.partials(old), self.may_be_null(new))
+        return [(starts[one], starts[other]) for one, other in pairs]
+
+    def fold(
+        self, key_table: str, nullable: frozenset[str], wide: bool, instrumented: bool = False
+    ) -> RowKernel:
         return build_fold(
             FoldSpec(
                 self.schema,
@@ -168,6 +178,7 @@ class Window:
                 key_table,
                 nullable,
                 self.interned,
+                instrumented,
             )
         )
 
@@ -193,6 +204,11 @@ class Window:
                 self.keys_nullable(nullable),
             )
         )
+
+    @property
+    def profile_layout(self) -> ProfileLayout:
+        """The words in which the instrumented fold counts."""
+        return ProfileLayout(len(conjuncts(self.where)), len(self.keys))
 
     @property
     def computed(self) -> tuple[ex.Field, ...]:

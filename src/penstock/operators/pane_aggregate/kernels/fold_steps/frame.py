@@ -50,6 +50,7 @@ class FoldSpec:
     key_table: str  # "none" | "dense" | "hash" | "sparse"
     nullable: frozenset[str]
     interned: frozenset[str]
+    instrumented: bool = False  # count what rows show, for a profile
 
     @property
     def sparse(self) -> bool:

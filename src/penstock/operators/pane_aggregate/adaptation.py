@@ -1,0 +1,197 @@
+"""The adaptive loop of a windowed aggregation: profile a sample, decide, migrate the workers' tables between two tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import cast
+
+import numpy as np
+
+from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.algorithms.hash_table.keys import DenseKeys
+from penstock.loop.abi import positions_table
+from penstock.loop.morsels import Morsels
+from penstock.operators.pane_aggregate.key_ranges import key_ranges
+from penstock.operators.pane_aggregate.lateness import part_of
+from penstock.operators.pane_aggregate.merge_tables import kernels_for, variant_of
+from penstock.operators.pane_aggregate.migrate import (
+    Bounds,
+    agree,
+    covering,
+    holds_null_keys,
+    key_bounds,
+    sums_are_narrow,
+    to_dense,
+)
+from penstock.operators.pane_aggregate.program import WindowProgram
+from penstock.operators.pane_aggregate.table import PaneTable
+from penstock.operators.pane_aggregate.tasks import Task
+from penstock.operators.pane_aggregate.worker import Worker
+from penstock.physical.decide import Difference, StateProfile, decide, differences
+from penstock.physical.nodes import Node
+from penstock.physical.profile import Profile
+from penstock.physical.specialise import specialise
+from penstock.runtime.adapt.controller import Controller
+from penstock.runtime.adapt.machine import this_machine
+from penstock.runtime.kernels import BoundKernel
+from penstock.runtime.stage import TimedBatch
+
+
+class PaneAdaptation:
+    """Profiles rows on the first worker, and changes the variants of all workers between two tasks.
+
+    `pinned` choices never change by decision; they give way where rows break what they assume.
+    """
+
+    def __init__(
+        self,
+        program: WindowProgram,
+        controller: Controller,
+        threads: int,
+        pinned: frozenset[str] = frozenset(),
+    ) -> None:
+        self.program, self.controller, self.pinned = program, controller, pinned
+        self.machine = this_machine(threads)
+        self._last_null: dict[str, int] = {}
+
+    def saw_nulls(self, columns: frozenset[str]) -> None:
+        """Take note of the columns of a batch that hold nulls."""
+        for column in columns:
+            self._last_null[column] = self.controller.rows
+
+    def node_of(self, worker: Worker) -> Node:
+        """The variant that a worker runs."""
+        table = worker.table
+        return (
+            self.program.node
+            if table is None
+            else specialise(self.program.node, variant_of(worker.nullable, table))
+        )
+
+    def adapt(self, workers: Sequence[Worker], timed_batch: TimedBatch) -> TimedBatch:
+        """Fold the first rows of a batch with the instrumented kernel, and swap variants; return the other rows.
+
+        Nothing is done before the kernel has been compiled, in the background.
+        """
+        worker, policy = workers[0], self.controller.policy
+        rows = min(timed_batch.batch.num_rows, policy.sample)
+        if worker.table is None or not rows or not self._ready(worker):
+            return timed_batch
+        sample = part_of(timed_batch, 0, rows)
+        profile = self._profile(worker, sample)
+        changed = self._decide(workers, profile)
+        self.controller.profiled(changed)
+        return part_of(timed_batch, rows, timed_batch.batch.num_rows)
+
+    def _ready(self, worker: Worker) -> bool:
+        assert worker.table is not None
+        seen = variant_of(worker.nullable, worker.table)
+        variants = self.program.variants
+        prepare = partial(getattr, variants.get(seen), "instrumented_fold")
+        return variants.ready(("instrumented", seen), prepare, self.controller.policy.start)
+
+    # -- profile -------------------------------------------------------------------------------------
+
+    def _profile(self, worker: Worker, sample: TimedBatch) -> Profile:
+        """Fold a sample with the instrumented kernel; a kernel that stops goes on uninstrumented."""
+        rows = sample.batch.num_rows
+        arguments = BatchArguments(sample.batch, worker.interners)
+        words = np.array(self.program.profile_layout.start(), np.int64)
+        task = Task(sample, Morsels(0, rows, rows), arguments)
+        bound = self._bound(worker, task, arguments, words)
+        worker.progress(arguments, task, bound.over(task.shares))
+        nulls = [(name, arguments.column(name).null_count) for name in sorted(worker.nullable)]
+        return self.program.profile_layout.read(words.tolist(), [pair for pair in nulls if pair[1]])
+
+    def _bound(self, worker: Worker, task: Task, arguments: BatchArguments, words: np.ndarray) -> BoundKernel:
+        table = worker.table
+        assert table is not None
+        kernel = kernels_for(self.program, worker.nullable, table).instrumented_fold
+        base, shift = self._bucket_ranges(worker, arguments)
+        counts = {"profile": words, "bucket_base": base, "bucket_shift": shift}
+        rows = {**arguments.fill(kernel.bindings), "first_row": task.timed_batch.first_row}
+        return BoundKernel.of(
+            kernel.call, {**rows, **table.arguments(), **counts, "positions": positions_table()}
+        )
+
+    def _bucket_ranges(self, worker: Worker, arguments: BatchArguments) -> tuple[int, int]:
+        """The first word and the width, as a shift, of the histogram's ranges."""
+        found = key_ranges(self.program.keys, arguments) if self.program.keys else None
+        if found is None:
+            return 0, 0
+        low, high = found[0][0], found[1][0]
+        return low, max((high - low).bit_length() - 8, 0)
+
+    # -- decision ------------------------------------------------------------------------------------
+
+    def _decide(self, workers: Sequence[Worker], profile: Profile) -> bool:
+        """Decide, and apply the choices that may change now; return whether one has."""
+        now, state = self.node_of(workers[0]), self._state(workers, profile)
+        chosen = cast(Node, (self.controller.policy.decide or decide)(profile, state, self.machine, now))
+        done = [
+            found
+            for found in differences(now, chosen)
+            if self._may(found) and self._apply(workers, found, state)
+        ]
+        for what, before, after, why in done:
+            self.controller.change(what, before, after, why)
+        return bool(done)
+
+    def _may(self, found: Difference) -> bool:
+        return found.what not in self.pinned and self.controller.may(found.what)
+
+    def _state(self, workers: Sequence[Worker], profile: Profile) -> StateProfile:
+        tables = [worker.table for worker in workers if worker.table is not None]
+        held = [bounds for table in tables if (bounds := key_bounds(table)) is not None]
+        ranges = None
+        if self.program.may_be_dense and profile.keys:
+            ranges = tuple(covering([profile.keys, *(bounds for _, bounds in held)]))
+        narrow = any(spec.guarded for spec in self.program.layout(workers[0].nullable, False))
+        return StateProfile(
+            max(worker.rows for worker in workers),
+            max((keys for keys, _ in held), default=profile.distinct),
+            ranges,
+            narrow and all(map(sums_are_narrow, tables)),
+            self._null_free(workers[0].nullable, tables),
+        )
+
+    def _null_free(self, nullable: frozenset[str], tables: Sequence[PaneTable]) -> frozenset[str]:
+        """The nullable columns without a null for as many rows as lie between two profiles, and in no state."""
+        policy = self.controller.policy
+        since = self.controller.rows - policy.every * policy.task
+        quiet = frozenset(name for name in nullable if self._last_null.get(name, -1) < since)
+        pairs = self.program.same_without_nulls(nullable, nullable - quiet)
+        for table in tables:
+            if holds_null_keys(table) or not all(agree(table, *pair) for pair in pairs):
+                return frozenset()
+        return quiet
+
+    def _apply(self, workers: Sequence[Worker], found: Difference, state: StateProfile) -> bool:
+        for worker in workers:
+            worker.sliding = None
+        match found.what:
+            case "key table" if found.after == "dense" and state.ranges is not None:
+                return self._use_dense(workers, state.ranges)
+            case "sums":
+                return self._use_narrow(workers)
+            case "null flags":
+                for worker in workers:
+                    worker.assume_nulls(worker.nullable - state.null_free)
+                return True
+        return False
+
+    def _use_dense(self, workers: Sequence[Worker], ranges: Bounds) -> bool:
+        """Give all workers the same dense columns, so that their tables merge without look-ups."""
+        for worker in workers:
+            if worker.table is None:
+                worker.likely_keys = DenseKeys.of_sample(*zip(*ranges, strict=True))
+            elif worker.table.keys.kind == "hash":
+                to_dense(worker.table, ranges)
+        return True
+
+    def _use_narrow(self, workers: Sequence[Worker]) -> bool:
+        for worker in workers:
+            if worker.table is not None and worker.table.wide:
+                worker.table.narrow(self.program.layout(worker.nullable, False))
+        return True

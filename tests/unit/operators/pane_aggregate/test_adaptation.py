@@ -1,0 +1,166 @@
+"""A running aggregation takes up narrower variants again, and its answers stay what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as pk
+from penstock.operators.pane_aggregate.adaptation import PaneAdaptation
+from penstock.operators.pane_aggregate.stage import WindowStage
+from penstock.physical.profile import Profile
+from penstock.runtime.adapt.controller import Policy
+from penstock.runtime.session import Session
+from penstock.runtime.stage import TimedBatch
+
+STREAM = pk.stream("rows", {"t": "int64", "k": "int64", "f": "int64", "v": "int64"}, time="t")
+QUERY = (
+    STREAM.filter((pk.col("f") < 5) & (pk.col("v") > 2))
+    .window(1_000, by="k")
+    .agg(n=pk.count(), s=pk.sum("v"))
+)
+MEANS = STREAM.window(1_000, by="k").agg(m=pk.mean("v"), n=pk.count("v"), low=pk.min("v"), all=pk.count())
+# Each task is profiled at once, and nothing waits for another thread.
+EAGER = Policy(patience=0.0, task=1, every=1, sample=300, wait=1, start=lambda work: work())
+ROWS = 600
+
+
+def batch(number: int, keys: np.ndarray, values: pa.Array | np.ndarray | None = None) -> pa.RecordBatch:
+    rng = np.random.default_rng(number)
+    times = number * ROWS + np.arange(len(keys))
+    values = rng.integers(0, 100, len(keys)) if values is None else values
+    return pa.record_batch({"t": times, "k": keys, "f": rng.integers(0, 10, len(keys)), "v": values})
+
+
+def opened(query: pk.Stream, backend: str = "native", policy: Policy = EAGER) -> Session:
+    return query.compiled().open(pk.Engine(threads=1, backend=backend), bounded=False, policy=policy)
+
+
+def run(session: Session, query: pk.Stream, batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    columns = query.compiled().columns["rows"]
+    made = [out for each in batches for out in session.push("rows", each.select(list(columns)))]
+    made += session.finish()
+    order = [("window_start", "ascending"), ("k", "ascending")]
+    return pa.Table.from_batches(made, session.schema).sort_by(order)
+
+
+def changes(session: Session) -> list[tuple[str, str, str]]:
+    return [(each.what, each.before, each.after) for each in session.metrics.adaptations]
+
+
+def stage_of(session: Session) -> WindowStage:
+    (stage,) = (each for each in session._stages.values() if isinstance(each, WindowStage))
+    return stage
+
+
+def apart_then_together() -> list[pa.RecordBatch]:
+    rng = np.random.default_rng(5)
+    few, far = [rng.integers(0, 50, ROWS) for _ in range(9)], rng.integers(0, 1 << 60, ROWS)
+    return [batch(number, far if number == 1 else keys) for number, keys in enumerate(few)]
+
+
+@pytest.mark.parametrize("backend", ["native", "interpret"])
+def test_a_hash_table_becomes_dense_when_the_far_keys_are_gone(backend: str) -> None:
+    batches = apart_then_together()
+    session = opened(QUERY, backend)
+    result = run(session, QUERY, batches)
+    assert ("key table", "dense", "hash") in changes(session)
+    assert ("key table", "hash", "dense") in changes(session)
+    assert result == run(opened(QUERY, policy=Policy()), QUERY, batches)
+    assert session.metrics.balanced
+
+
+def test_wide_sums_become_narrow_when_the_large_ones_are_gone() -> None:
+    huge = np.zeros(ROWS, np.int64)
+    huge[:3] = [1 << 62, 1 << 62, -(1 << 62)]  # the final sum fits, one on the way does not
+    keys = np.arange(ROWS) // 4 % 50
+    batches = [batch(number, keys, huge if number == 1 else None) for number in range(8)]
+    query = STREAM.window(1_000, by="k").agg(s=pk.sum("v"))
+    session = opened(query)
+    result = run(session, query, batches)
+    assert ("sums", "64 bits", "128 bits") in changes(session)
+    assert ("sums", "128 bits", "64 bits") in changes(session)
+    assert result == run(opened(query, policy=Policy()), query, batches)
+
+
+@pytest.mark.parametrize("query", [QUERY, MEANS], ids=["sums", "means"])
+def test_null_flags_go_when_nulls_are_gone_and_come_back(query: pk.Stream) -> None:
+    rng = np.random.default_rng(7)
+
+    def values(number: int) -> pa.Array:
+        there = pa.array(rng.integers(0, 100, ROWS))
+        null = np.arange(ROWS) % 7 == 0
+        return pa.array(there.to_numpy(), mask=null) if number in (1, 2, 9) else there
+
+    keys = np.arange(ROWS) % 20
+    batches = [batch(number, keys, values(number)) for number in range(12)]
+    session = opened(query)
+    result = run(session, query, batches)
+    flags = [(before, after) for what, before, after in changes(session) if what == "null flags"]
+    assert flags[:3] == [("none", "v"), ("v", "none"), ("none", "v")]
+    assert result == run(opened(query, policy=Policy()), query, batches)
+
+
+def test_oscillation_ends() -> None:
+    rng = np.random.default_rng(3)
+    near, far = rng.integers(0, 50, ROWS), rng.integers(0, 1 << 60, ROWS)
+    policy = Policy(patience=0.0, task=1, every=1, sample=300, wait=2 * ROWS, start=lambda work: work())
+    session = opened(QUERY, policy=policy)
+    run(session, QUERY, [batch(2 * number, far if number % 4 == 1 else near) for number in range(200)])
+    assert 4 <= len(changes(session)) <= 16
+
+
+def test_pinned_choices_are_left_alone() -> None:
+    session = opened(QUERY)
+    stage_of(session).adaptation.pinned = frozenset({"key table"})
+    run(session, QUERY, apart_then_together())
+    assert ("key table", "hash", "dense") not in changes(session)
+
+
+def test_without_adaptation_nothing_is_recorded() -> None:
+    engine = pk.Engine(threads=1, adaptive=False)
+    session = QUERY.compiled().open(engine, bounded=False, policy=EAGER)
+    result = run(session, QUERY, apart_then_together())
+    assert session.metrics.adaptations == []
+    assert result == run(opened(QUERY), QUERY, apart_then_together())
+
+
+# --- the profile ----------------------------------------------------------------------------------------
+
+
+def profile_of(rows: pa.RecordBatch, backend: str) -> Profile:
+    """Fold a batch with the instrumented kernel of a run that has begun."""
+    session = opened(QUERY, backend, Policy())
+    columns = list(QUERY.compiled().columns["rows"])
+    session.push("rows", batch(0, rows.column("k").to_numpy()[:50]).select(columns))
+    stage = stage_of(session)
+    adaptation = PaneAdaptation(stage.program, stage.controller, 1)
+    return adaptation._profile(stage.workers[0], TimedBatch(rows.select(columns)))
+
+
+@pytest.mark.parametrize("backend", ["native", "interpret"])
+def test_the_instrumented_kernel_counts_what_a_plain_count_finds(backend: str) -> None:
+    rng = np.random.default_rng(1)
+    keys = np.where(rng.random(900) < 0.6, 321, rng.integers(0, 1_000, 900))
+    rows = batch(1, keys)
+    times = rows.column("t").to_numpy().copy()
+    times[100:105] = times[100:105][::-1]
+    rows = rows.set_column(0, "t", pa.array(times))
+    found = profile_of(rows, backend)
+    f, v = (rows.column(name).to_numpy() for name in ("f", "v"))
+    first, second = f < 5, v > 2
+    kept = keys[first & second]
+    assert found.rows == 900
+    assert sorted(each.alone for each in found.conjuncts) == sorted([first.sum(), second.sum()])
+    assert found.conjuncts[1].after == len(kept)
+    assert found.conjuncts[0].after == found.conjuncts[0].alone
+    assert found.keys == ((kept.min(), kept.max()),)
+    assert sum(found.histogram) == len(kept)
+    assert [word for word, _ in found.hitters] == [321]
+    assert found.skew == pytest.approx((kept == 321).mean(), abs=0.05)
+    assert found.distinct == pytest.approx(len(set(kept.tolist())), rel=0.25)
+    assert found.disorder == 4
+    assert found.runs == 1 + np.count_nonzero(np.diff(kept))

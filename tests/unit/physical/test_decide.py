@@ -1,0 +1,88 @@
+"""Decisions as tables: from a profile, a state and a machine to the choices that differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import penstock as pk
+from penstock.physical.decide import StateProfile, decide, differences
+from penstock.physical.nodes import Node, PaneAggregate
+from penstock.physical.profile import BUCKETS, Profile, ProfileLayout, distinct
+from penstock.physical.specialise import PaneProfile, specialise
+from penstock.runtime.adapt.machine import Machine
+
+EVENTS = pk.stream("events", {"t": "int64", "k": "int64", "v": "int64"}, time="t")
+PLAN = EVENTS.window(10, by="k").agg(total=pk.sum("v")).compiled().physical("unbounded")
+(GENERIC,) = (node for node in PLAN.nodes if isinstance(node.op, PaneAggregate))
+HASH = PaneProfile("hash", frozenset(), False)
+SEEN = Profile(rows=1_000, keys=((0, 999),), distinct=1_000)
+TOGETHER = StateProfile(rows=10_000, keys=1_000, ranges=((0, 999),))
+
+
+def variant(**changes: Any) -> Node:
+    return specialise(GENERIC, replace(HASH, **changes))
+
+
+CASES = {
+    "keys in a small range": (variant(), TOGETHER, {"key table": ("hash", "dense")}),
+    "keys too far apart": (variant(), replace(TOGETHER, ranges=((0, 1 << 60),)), {}),
+    "a range that is mostly empty": (variant(), replace(TOGETHER, ranges=((0, 60_000),)), {}),
+    "keys that are computed": (variant(), replace(TOGETHER, ranges=None), {}),
+    "dense already": (variant(key_table="dense"), TOGETHER, {}),
+    "pairs stay pairs": (variant(key_table="sparse"), TOGETHER, {}),
+    "narrow again": (
+        variant(wide=True),
+        replace(TOGETHER, ranges=None, narrow=True),
+        {"sums": ("128 bits", "64 bits")},
+    ),
+    "still wide": (variant(wide=True), replace(TOGETHER, ranges=None), {}),
+    "no nulls any more": (
+        variant(nullable=frozenset({"k", "v"})),
+        replace(TOGETHER, ranges=None, null_free=frozenset({"v"})),
+        {"null flags": ("k, v", "k")},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_decisions(name: str) -> None:
+    node, state, expected = CASES[name]
+    chosen = decide(SEEN, state, Machine(), node)
+    found = differences(node, chosen)
+    assert {each.what: (each.before, each.after) for each in found} == expected
+    assert all(each.why for each in found)
+    assert (chosen is node) == (not expected)
+    assert decide(SEEN, state, Machine(), chosen) is chosen  # a decision stands until something else is seen
+
+
+def test_a_reason_names_what_was_seen() -> None:
+    (found,) = differences(variant(), decide(SEEN, TOGETHER, Machine(), variant()))
+    assert found.why == "1,000 keys lie in a range of 1,000"
+
+
+def test_distinct_values_are_estimated_within_a_fifth() -> None:
+    for many in (1, 10, 1_000, 100_000):
+        registers = [0] * BUCKETS
+        for number in range(many):
+            mixed = (number * 0x9E3779B97F4A7C15 & (1 << 64) - 1) ^ (number >> 3)
+            mixed = mixed * 0xBF58476D1CE4E5B9 & (1 << 64) - 1
+            mixed ^= mixed >> 32
+            rest = (mixed << 8 & (1 << 64) - 1) | 128
+            registers[mixed >> 56] = max(registers[mixed >> 56], 65 - rest.bit_length())
+        assert distinct(registers) == pytest.approx(many, rel=0.2)
+
+
+def test_an_untouched_layout_reads_as_an_empty_profile() -> None:
+    layout = ProfileLayout(2, 1)
+    profile = layout.read(layout.start())
+    assert (profile.rows, profile.keys, profile.distinct, profile.hitters, profile.skew) == (
+        0,
+        (),
+        0,
+        (),
+        0.0,
+    )
+    assert len(profile.conjuncts) == 2 and len(profile.histogram) == BUCKETS
