@@ -12,20 +12,26 @@ from penstock.runtime.adapt.machine import Machine, this_machine
 from penstock.runtime.adapt.sensor import Sensor
 
 TASK = 10_000
-BY_HAND = Policy(patience=0.0, task=TASK, every=4, wait=100, clock=lambda: 0)
+BY_HAND = Policy(patience=0, task=TASK, every=4, wait=100, clock=lambda: 0)
 
 
 def controller(policy: Policy = BY_HAND, adaptive: bool = True) -> Controller:
     return Controller("views", policy, [], adaptive)
 
 
-def test_nothing_is_profiled_before_the_patience_is_spent() -> None:
-    slow = controller(Policy(patience=1e-3, clock=lambda: 0))
+def test_nothing_is_profiled_before_so_many_rows() -> None:
+    slow = controller(Policy(patience=3 * TASK, clock=lambda: 0))
     dues = []
     for _ in range(3):
-        slow.folded(TASK, TASK, 400_000)
+        slow.folded(TASK, TASK, TASK)
         dues.append(slow.due)
     assert dues == [False, False, True]
+
+
+def test_small_pushes_that_are_not_sensed_count_too() -> None:
+    slow = controller(Policy(patience=3 * TASK, clock=lambda: 0))
+    slow.folded(10, 10, 10, unsensed=3 * TASK)
+    assert slow.due and slow.rows == 3 * TASK + 10
 
 
 def test_without_changes_profiles_become_rare() -> None:

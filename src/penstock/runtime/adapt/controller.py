@@ -28,11 +28,11 @@ def in_background(work: Callable[[], None]) -> None:
 class Policy:
     """How eagerly a run adapts. Tests set `patience` and `every` low, and the clock and `start` by hand.
 
-    Nothing is instrumented before an operator has worked for `patience` seconds: small queries never pay. Then a sample
-    of `sample` rows is profiled, again after `every` tasks of `task` rows, and ever more rarely while nothing changes.
+    Nothing is instrumented before `patience` rows: small queries never pay. Then a sample of `sample` rows is profiled,
+    again after `every` tasks of `task` rows, and ever more rarely while nothing changes.
     """
 
-    patience: float = 0.05
+    patience: int = 1 << 22
     sample: int = 1 << 14
     task: int = 1 << 16
     every: int = 64
@@ -58,8 +58,8 @@ class _Wait:
 class Controller:
     """When one operator profiles its rows, what its sensors show, and which of its choices wait.
 
-    `adaptations` is the list in the metrics of the run. The next task is profiled if `spent` and `rows` are beyond what
-    the policy asks for; `adaptive=False` profiles none.
+    `adaptations` is the list in the metrics of the run. `due` says whether the next task is profiled;
+    `adaptive=False` profiles none.
     """
 
     def __init__(
@@ -69,26 +69,23 @@ class Controller:
         self.sensor = Sensor()
         self.rows = 0
         self.begun = policy.clock()
-        self._spent = 0  # nanoseconds
-        self._patience = int(policy.patience * 1e9)
-        self._next = 0  # the row from which on a task is profiled
+        self._next = policy.patience  # the row from which on a task is profiled
         self._gap = 1
         self._waits: dict[str, _Wait] = {}
         self._noted: deque[tuple[str, str, str, int]] = deque(maxlen=8)
         self._changed_at: int | None = None
         self._cost_before = 0.0
-        self.due = adaptive and policy.patience == 0  # whether the next task is to be profiled
+        self.due = adaptive and policy.patience == 0
 
     def folded(self, rows: int, accepted: int, nanoseconds: int, unsensed: int = 0) -> None:
         """Take note of a task, and of `unsensed` rows before it. A change beyond noise asks for a new profile."""
         self.rows += rows + unsensed
-        self._spent += nanoseconds * (rows + unsensed) // max(rows, 1)
-        self.due = self.adaptive and self.rows >= self._next and self._spent >= self._patience
+        self.due = self.adaptive and self.rows >= self._next
         if rows < FEW_ROWS or not self.adaptive:
             return
         if self.sensor.take(rows, accepted, nanoseconds):
-            self._gap, self._next = 1, self.rows
-            self.due = self._spent >= self._patience
+            self._gap, self._next = 1, max(self.rows, self.policy.patience)
+            self.due = self.rows >= self._next
         if self._changed_at is not None and self.sensor.settled:
             if self._cost_before and self.sensor.cost:
                 gain = self._cost_before / self.sensor.cost

@@ -24,7 +24,7 @@ QUERY = (
 )
 MEANS = STREAM.window(1_000, by="k").agg(m=pk.mean("v"), n=pk.count("v"), low=pk.min("v"), all=pk.count())
 # Each task is profiled at once, and nothing waits for another thread.
-EAGER = Policy(patience=0.0, task=1, every=1, sample=300, wait=1, start=lambda work: work())
+EAGER = Policy(patience=0, task=1, every=1, sample=300, wait=1, start=lambda work: work())
 ROWS = 600
 
 
@@ -107,7 +107,7 @@ def test_null_flags_go_when_nulls_are_gone_and_come_back(query: pk.Stream) -> No
 def test_oscillation_ends() -> None:
     rng = np.random.default_rng(3)
     near, far = rng.integers(0, 50, ROWS), rng.integers(0, 1 << 60, ROWS)
-    policy = Policy(patience=0.0, task=1, every=1, sample=300, wait=2 * ROWS, start=lambda work: work())
+    policy = Policy(patience=0, task=1, every=1, sample=300, wait=2 * ROWS, start=lambda work: work())
     session = opened(QUERY, policy=policy)
     run(session, QUERY, [batch(2 * number, far if number % 4 == 1 else near) for number in range(200)])
     assert 4 <= len(changes(session)) <= 16
