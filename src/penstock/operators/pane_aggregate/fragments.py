@@ -47,6 +47,12 @@ class Fragments:
             return list(self.words)
         return [words[(self.nulls >> c) & 1 == 0] for c, words in enumerate(self.words)]
 
+    def key_ranges(self, bases: Sequence[int]) -> tuple[list[int], list[int]]:
+        """The lowest and highest word of each key component; its base where all are null."""
+        there = list(zip(self.keys_there(), bases, strict=True))
+        lows = [int(words.min()) if len(words) else base for words, base in there]
+        return lows, [int(words.max()) if len(words) else base for words, base in there]
+
     def chosen(self, rows: np.ndarray) -> Fragments:
         """The rows selected by a mask or by positions."""
         places = np.flatnonzero(rows) if rows.dtype == bool else rows

@@ -21,6 +21,7 @@ from penstock.runtime.hashing import bucket_count, bucket_of, buckets_for, empty
 
 _FEW = 8  # drop in place if at most one slot in _FEW is dropped and capacity is at most _FEW times the slots
 LARGE_GRID = 1 << 26  # bytes
+_EMPTIEST = 32  # cells of a large grid for each one that is filled
 CELLS_AHEAD = 1 << 20  # cells allocated up front for expected panes
 # The same for many keys, where the cells are untouched zero pages and copying them later would be expensive.
 ZEROS_AHEAD = 1 << 26
@@ -70,7 +71,17 @@ class PaneTable:
         """Whether the grid wastes memory: it is large, and few keys occur in a pane."""
         if self.sparse or 2 * self.nbytes < LARGE_GRID:
             return False
-        return self.occupancy() < (1 / 4 if isinstance(self.keys, HashKeys) else 1 / 32)
+        return self.occupancy() < (1 / 4 if isinstance(self.keys, HashKeys) else 1 / _EMPTIEST)
+
+    def wasteful(self, slots: int, columns: int, added: int = 0) -> bool:
+        """Whether a grid of this size would waste memory when `added` more cells are filled."""
+        cells = slots * columns
+        if self.sparse or cells * self._cell_bytes() < LARGE_GRID:
+            return False
+        return _EMPTIEST * (int(np.count_nonzero(self.present())) + added) < cells
+
+    def _cell_bytes(self) -> int:
+        return sum(numpy_type(spec.type).itemsize * words_per_cell(spec.type) for spec in self.specs)
 
     def arguments(self) -> dict[str, object]:
         """The table's arguments for kernels."""

@@ -161,11 +161,14 @@ class Worker:
         self.cover(*ranges)
 
     def cover(self, lows: Sequence[int], highs: Sequence[int]) -> None:
-        """Extend a dense table to cover more keys; switch to a hash table if it would grow too large."""
+        """Extend a dense table to cover more keys; switch to a hash table, or to pairs, if it would grow too large."""
         table = self.table
         assert table is not None and isinstance(table.keys, DenseKeys)
         larger = table.keys.covering(lows, highs)
         if larger == table.keys:
+            return
+        if table.wasteful(table.slots, larger.columns):
+            self.use_sparse()
             return
         if not dense_allowed(larger.columns, max(self.expected, self.rows)):
             self.use_hash()
@@ -184,8 +187,7 @@ class Worker:
         """Replace the grid of panes and keys by a hash table of the (pane, key) pairs that occur."""
         assert self.table is not None
         self.give_way("key table", self.table.keys.kind, "sparse", "few keys occur in a pane")
-        fragments = self.table.fragments()
-        head = self.table.head
+        fragments, head = self.table.fragments(), self.table.head
         self.hold(fragments, self.new_pairs())
         self.table.head[[ACCEPTED, FILTERED, ERRORS]] = head[[ACCEPTED, FILTERED, ERRORS]]
 
@@ -305,11 +307,9 @@ class Worker:
     def add_fragments(self, fragments: Fragments) -> None:
         """Merge fragments whose words use this worker's codes into the table."""
         self.sliding = None
-        table = self.table
-        assert table is not None
+        table, columns = self._table_for(fragments)
         if fragments.wide and not table.wide:
             table.widen()
-        columns = self._columns_for(fragments)
         panes = np.zeros(len(fragments), np.int64) if table.sparse else fragments.panes
         done = 0
         while done < len(fragments):
@@ -323,23 +323,23 @@ class Worker:
             elif table.head[STATUS] == NEED_WIDE:
                 table.widen()
 
-    def _columns_for(self, fragments: Fragments) -> np.ndarray:
-        """The table column of each fragment's key; new keys are added."""
-        table = self.table
-        assert table is not None
+    def _table_for(self, fragments: Fragments) -> tuple[PaneTable, np.ndarray]:
+        """The table with room for fragments, and its column of each fragment's key; new keys are added."""
+        assert self.table is not None
+        panes = self.table.slots + pane_count(fragments.panes)
+        if self.table.wasteful(panes, self.table.keys.columns, len(fragments)):
+            self.use_sparse()
+        if isinstance(keys := self.table.keys, DenseKeys):
+            self.cover(*fragments.key_ranges(keys.bases))
+        table, words, nulls = self.table, fragments.words, fragments.nulls
         if table.sparse:
-            return self._index(table, [fragments.panes, *fragments.words], fragments.nulls << 1)
-        if isinstance(table.keys, NoKeys):
-            return np.zeros(len(fragments), np.int64)
-        if isinstance(table.keys, DenseKeys):
-            bounds = [
-                (int(w.min()), int(w.max())) if len(w) else (b, b)
-                for w, b in zip(fragments.keys_there(), table.keys.bases, strict=True)
-            ]
-            self.cover([low for low, _ in bounds], [high for _, high in bounds])
-        if isinstance(table.keys, DenseKeys):
-            return table.keys.columns_of(fragments.words, fragments.nulls)
-        return self._index(table, fragments.words, fragments.nulls)
+            return table, self._index(table, [fragments.panes, *words], nulls << 1)
+        match table.keys:
+            case NoKeys():
+                return table, np.zeros(len(fragments), np.int64)
+            case DenseKeys() as keys:
+                return table, keys.columns_of(words, nulls)
+        return table, self._index(table, words, nulls)
 
     def _index(self, table: PaneTable, words: Sequence[np.ndarray], nulls: np.ndarray) -> np.ndarray:
         """Number keys in a hash table; new keys are added."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
@@ -84,3 +85,46 @@ def test_pairs_are_let_go_as_time_passes(name: str, request: pytest.FixtureReque
     batches = list(query.run(data.to_batches(max_chunksize=500), engine=pk.Engine(threads=1)))
     assert switches, "no grid was given up: this tests nothing"
     assert rows_of(pa.Table.from_batches(batches)) == rows_of(expected)
+
+
+# -- keys that appear late ---------------------------------------------------------------------------
+
+MANY_PANES = 17_000  # beyond the rows whose key range decides for a dense table
+
+
+def late_wide_key() -> pa.Table:
+    keys = np.arange(MANY_PANES) % 2
+    keys[-1] = 60_000
+    return pa.table({"t": np.arange(MANY_PANES), "k": keys, "v": np.arange(MANY_PANES)})
+
+
+def panes_then_keys() -> pa.Table:
+    """Threads take neighbouring rows: one has many panes of one key, the other one pane of many keys."""
+    zeros, many = np.zeros(MANY_PANES, np.int64), np.arange(MANY_PANES)
+    return pa.table(
+        {
+            "t": np.concatenate([many, zeros]),
+            "k": np.concatenate([zeros, many + 1]),
+            "v": np.arange(2 * MANY_PANES),
+        }
+    )
+
+
+@pytest.mark.parametrize("make", [late_wide_key, panes_then_keys])
+@pytest.mark.parametrize("task_bytes", [1 << 16, 1 << 20])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_panes_of_few_keys_are_not_multiplied_by_a_wide_range_of_keys(
+    threads: int, task_bytes: int, make: Callable[[], pa.Table]
+) -> None:
+    table = make()
+    query = pk.from_arrow(table, time="t").window(1, by="k").agg(lo=pk.min("v"), hi=pk.max("v"))
+    tracemalloc.start()
+    try:
+        result = query.collect(engine=pk.Engine(threads=threads, task_bytes=task_bytes))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert result.num_rows == table.num_rows
+    assert sorted(result["lo"].to_pylist()) == list(range(table.num_rows))
+    # A grid of all panes and the whole key range would have 10**9 cells.
+    assert peak < 1 << 29
