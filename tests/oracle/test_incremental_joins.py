@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.algorithms.keyed_states import row_store
-from penstock.operators.joins import incremental_asof, incremental_interval
+from penstock.operators.joins import incremental_asof, incremental_interval, incremental_sessions
 from penstock.operators.joins.incremental import IncrementalJoinStage
 from penstock.physical import choose_join
 from tests.oracle.effort import effort
@@ -132,12 +132,51 @@ ASOF: dict[str, Build] = {
     for tolerance in (None, 4)
     for exact in (True, False)
 }
-QUERIES = {**INTERVALS, **ASOF}
+
+
+def _rolling(within: tuple[int, int], **fields: Any) -> Build:
+    return lambda program, a, b: a.join_rolling(b, by=list(program.keys) or None, within=within).agg(**fields)
+
+
+SUBTRACTED = {"s": pk.sum("x"), "n": pk.count(), "c": pk.count("x"), "m": pk.mean("x")}
+STACKED = {
+    "lo": pk.min("x"),
+    "hi": pk.max("f"),
+    "p": pk.product("x"),
+    "l": pk.max_by("x", "f"),
+    "some": pk.any("b"),
+}
+ROLLING: dict[str, Build] = {
+    f"rolling {name} {within}": _rolling(within, **fields)
+    for name, fields in (("subtracted", SUBTRACTED), ("stacked", STACKED))
+    for within in ((-5, 0), (-8, 4), (1, 5), (-9, -3))
+}
+
+
+def _sessions(how: str, gap: int, where: bool = False) -> Build:
+    """Join in sessions; rows without a key have sessions, too."""
+
+    def build(program: Program, a: Any, b: Any) -> Any:
+        on = [key for key in program.keys if not where or key != "e"]
+        condition = {"where": pk.left("x") <= pk.right("x")} if where or not on else {}
+        sides = (a.drop("e"), b.drop("e")) if condition else (a, b)
+        return sides[0].join(sides[1], on=on or None, window=pk.session(gap), how=how, **condition)
+
+    return build
+
+
+SESSIONS: dict[str, Build] = {
+    **{f"{how} sessions {gap}": _sessions(how, gap) for how in JOIN_KINDS for gap in (1, 6)},
+    **{f"{how} sessions where": _sessions(how, 3, where=True) for how in JOIN_KINDS},
+}
+QUERIES = {**INTERVALS, **ASOF, **ROLLING, **SESSIONS}
 FAMILIES = {
     "pairs": [name for name in INTERVALS if name.startswith("inner") or "where" in name],
     "outer": [name for name in INTERVALS if name.startswith(("left (", "right (", "full ("))],
     "left rows": [name for name in INTERVALS if name.startswith(("semi (", "anti ("))],
     "asof": list(ASOF),
+    "rolling": list(ROLLING),
+    "sessions": list(SESSIONS),
 }
 
 
@@ -158,6 +197,7 @@ def little_room() -> Iterator[None]:
         (row_store, "MOST_NEW_KEYS", 2),
         (incremental_asof, "FEWEST_DEAD", 2),
     )
+    limits += (incremental_sessions, "FEWEST_DEAD", 2), (incremental_sessions, "_CHUNK", 2)
     limits += (incremental_interval, "FEWEST_PAIRS", 1), (incremental_interval, "MOST_PAIRS", 4)
     with ExitStack() as several:
         for module, name, limit in limits:

@@ -25,11 +25,14 @@ def state_obstacle(body: Body, program: Program) -> str | None:
             else _window_obstacle(body.domain, bool(body.keys))
         )
         or _key_obstacle([type_of(key.expr, schema) for key in body.keys])
-        or next(
-            (found for reduction in body.reductions if (found := _reduction_obstacle(reduction, schema))),
-            None,
-        )
+        or reductions_obstacle(body.reductions, schema)
     )
+
+
+def reductions_obstacle(reductions: Sequence[Reduction], schema: pa.Schema) -> str | None:
+    """Return why the rows that reductions read must be kept; None if states of a fixed size do."""
+    found = (_reduction_obstacle(reduction, schema) for reduction in reductions)
+    return next((obstacle for obstacle in found if obstacle), None)
 
 
 def _window_obstacle(domain: Window, keyed: bool) -> str | None:

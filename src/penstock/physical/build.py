@@ -289,13 +289,25 @@ class _Builder:
         made, chosen = split_rolling(this, body, left, right), self.algorithms.get(this.name, ())
         reductions = choose_window.reductions_over_columns(made.reductions, chosen)
         around = ph.Around(body.within.lo, body.within.hi, reductions)
-        op = self._lazy_join(around, body.on, "ranges", ())
+        held = self._held_by_rolling(body, left, made.ready, right)
+        incremental = held.taken == choose_join.LISTS
+        op = replace(self._lazy_join(around, body.on, "ranges", ()), incremental=incremental)
+        choices = (held,) if incremental else (held, *choose_window.algorithms(chosen))
         rule = ph.Lags(max(body.within.hi, 0)) if body.within.hi > 0 else ph.Follows()
         return [
             *self._rows(made.ready.name, made.samples, right, made.ready),
-            _node(made.plain, (left.name, made.ready.name), op, rule, choose_window.algorithms(chosen)),
+            _node(made.plain, (left.name, made.ready.name), op, rule, choices),
             *self._rows(this.name, made.fields, made.plain, this),
         ]
+
+    def _held_by_rolling(
+        self, body: jn.RollingJoin, left: ir.Object, ready: ir.Object, right: ir.Object
+    ) -> ph.Choice:
+        held = choose_join.held_states(body, left, ready, right, self.mode)
+        if held.taken != choose_join.LISTS or self.settings.aggregator is None:
+            return held
+        asked = f"{self.settings.aggregator} was asked for, which reduces rows"
+        return ph.Choice("held", choose_join.SORTED, asked, (ph.Rejected(choose_join.LISTS, asked),))
 
     # -- signals -------------------------------------------------------------------------------------
 

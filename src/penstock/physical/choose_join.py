@@ -5,16 +5,18 @@ from __future__ import annotations
 import pyarrow as pa
 
 from penstock.algorithms.keyed_states.growing_columns import can_grow
+from penstock.analysis.states_per_key import reductions_obstacle
 from penstock.expr.nodes import Expr
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.physical.band_conditions import band_of
 from penstock.physical.nodes import Assumption, Choice, Mode, Rejected
 from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup, Within, windows_overlap
-from penstock.types.windows import CarriedWindow, TimeWindow
+from penstock.types.windows import CarriedWindow, Session, TimeWindow
 
 LAZY = ("npj", "prj", "mway", "mpass")
 LISTS, SORTED = "lists per key", "sorted partitions"
+AT_REST = "data at rest comes in one push"
 EAGER = ("shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
 
 
@@ -39,7 +41,14 @@ def join_choices(body: jn.Join, left: ir.Object, right: ir.Object, mode: Mode) -
             return matching, held_rows(left.schema, right.schema, body.where, mode)
         case InWindow() as pairing:
             eager = is_eager(body) and mode == "unbounded"
+            # Sessions of different keys interleave; the rows of other windows are contiguous in time.
+            held = (
+                (held_rows(left.schema, right.schema, None, mode),)
+                if isinstance(pairing.left, Session)
+                else ()
+            )
             return (
+                *held,
                 _emission(body, mode),
                 *(() if eager else (_matching(body, pairing, left, right),)),
                 _algorithm(body),
@@ -48,11 +57,26 @@ def join_choices(body: jn.Join, left: ir.Object, right: ir.Object, mode: Mode) -
 
 def held_rows(left: pa.Schema, right: pa.Schema, where: Expr | None, mode: Mode) -> Choice:
     """Choose how rows are held: in lists per key between pushes, or sorted when results are due."""
-    obstacle = _no_lists(left, right, where) if mode == "unbounded" else "data at rest comes in one push"
+    obstacle = _no_lists(left, right, where) if mode == "unbounded" else AT_REST
     if obstacle is not None:
         return Choice("held", SORTED, "rows are partitioned by key and sorted", (Rejected(LISTS, obstacle),))
     rejected = Rejected(SORTED, "each push would read every row held")
     return Choice("held", LISTS, "a push costs its rows and the results they complete", (rejected,))
+
+
+def held_states(
+    body: jn.RollingJoin, left: ir.Object, ready: ir.Object, right: ir.Object, mode: Mode
+) -> Choice:
+    """Choose how a rolling join holds right rows: in lists per key with one aggregate each, or sorted."""
+    obstacle = _no_lists(left.schema, ready.schema, None) or reductions_obstacle(
+        body.reductions, right.schema
+    )
+    if mode == "bounded":
+        obstacle = AT_REST
+    if obstacle is not None:
+        return Choice("held", SORTED, "rows are partitioned by key and sorted", (Rejected(LISTS, obstacle),))
+    reason = "right rows enter and leave the aggregate of their key in order of time"
+    return Choice("held", LISTS, reason, (Rejected(SORTED, "each push would read every row held"),))
 
 
 def _no_lists(left: pa.Schema, right: pa.Schema, where: Expr | None) -> str | None:

@@ -28,12 +28,13 @@ class Indexer:
 
     def number(self, arrays: Sequence[pa.Array]) -> np.ndarray:
         """The key number of each row; new keys are added."""
-        pairs = [_words(array, texts) for array, texts in zip(arrays, self._texts, strict=True)]
-        rows = len(arrays[0])
-        nulls = np.zeros(rows, np.int64)
-        for place, (_, null) in enumerate(pairs):
-            nulls |= null.astype(np.int64) << place
-        words = [pair for pair, _ in pairs]
+        words = [_words(array, texts) for array, texts in zip(arrays, self._texts, strict=True)]
+        nulls = np.zeros(len(arrays[0]), np.int64)
+        for place, array in enumerate(arrays):
+            if array.null_count:
+                null = array.is_null().to_numpy(zero_copy_only=False)
+                words[place] = np.where(null, np.int64(0), words[place])
+                nulls |= null.astype(np.int64) << place
         return numbers_of(words, nulls, self._keys, self._call, self._grow)
 
     def _grow(self) -> None:
@@ -66,8 +67,6 @@ def numbers_of(
     return numbers
 
 
-def _words(array: pa.Array, texts: Interner) -> tuple[np.ndarray, np.ndarray]:
-    """The key words and null flags of a column."""
-    null = array.is_null().to_numpy(zero_copy_only=False)
-    words = texts.encode(array).astype(np.int64) if is_text(array.type) else words_of(array)
-    return np.where(null, np.int64(0), words), null
+def _words(array: pa.Array, texts: Interner) -> np.ndarray:
+    """The key words of a column; those of nulls are undefined."""
+    return texts.encode(array).astype(np.int64) if is_text(array.type) else words_of(array)

@@ -118,13 +118,13 @@ class KeyNumbers:
     def __len__(self) -> int:
         return 1 if self._index is None else len(self._index)
 
-    def of(self, columns: Sequence[pa.Array], rows: int) -> np.ndarray:
+    def of(self, columns: Sequence[pa.Array], rows: int, null_keys: bool = False) -> np.ndarray:
         """The number of the key of each row; new keys are added."""
         if self._index is None:
             return np.zeros(rows, np.int64)
         numbers = self._index.number(list(columns))
         for column in columns:
-            if column.null_count:
+            if column.null_count and not null_keys:
                 numbers[column.is_null().to_numpy(zero_copy_only=False)] = NULL_KEY
         return numbers
 

@@ -74,6 +74,10 @@ class Rows:
         """The same rows, all marked as processed."""
         return Rows(self.batch, self.times, self.sequence, self.branch, np.zeros(len(self), np.bool_))
 
+    def unseen(self) -> Rows:
+        """The same rows, none marked as processed."""
+        return Rows(self.batch, self.times, self.sequence, self.branch, np.ones(len(self), np.bool_))
+
     def followed_by(self, *others: Rows) -> Rows:
         several = [each for each in (self, *others) if len(each)]
         if len(several) < 2:

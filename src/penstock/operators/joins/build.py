@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.kernel_factory import KernelFactory
+from penstock.algorithms.keyed_states.build import CompiledStates, keyed_spec
+from penstock.algorithms.keyed_states.kernel import KeyedKernel, KeyedSpec
 from penstock.algorithms.sliding.kernel import Shape as FrameShape
 from penstock.algorithms.sort.partition import count_partitions, fill_partitions
 from penstock.algorithms.sorted_partitions.build import FrameReducers, indexer, sorter
 from penstock.algorithms.sorted_partitions.results import Reductions
 from penstock.algorithms.sorted_partitions.rows import no_rows
 from penstock.loop.nodes import I64
-from penstock.operators.joins import incremental_asof, incremental_interval
+from penstock.operators.joins import (
+    incremental_asof,
+    incremental_interval,
+    incremental_rolling,
+    incremental_sessions,
+)
 from penstock.operators.joins.algorithm_pairs import FEW_ROWS, AlgorithmPairing, Sorting
 from penstock.operators.joins.arrival_rate import Arrivals, at_rest
 from penstock.operators.joins.asof import AsofMatcher
@@ -30,11 +37,15 @@ from penstock.operators.joins.held_sides import HeldSides, Output
 from penstock.operators.joins.incremental import IncrementalJoinStage, IncrementalMatcher, LiveSide
 from penstock.operators.joins.incremental_asof import IncrementalAsof
 from penstock.operators.joins.incremental_interval import IncrementalInterval
+from penstock.operators.joins.incremental_rolling import IncrementalRolling
+from penstock.operators.joins.incremental_sessions import IncrementalSessions
 from penstock.operators.joins.interval import IntervalMatcher
 from penstock.operators.joins.kernels.asof import next_rows
 from penstock.operators.joins.kernels.gather import gather, gather_later
 from penstock.operators.joins.kernels.interval import interval_join, link_rows
 from penstock.operators.joins.kernels.ranges import expand_ranges, find_ranges, last_before, next_after
+from penstock.operators.joins.kernels.rolling import rolling_join
+from penstock.operators.joins.kernels.sessions import session_join
 from penstock.operators.joins.large_windows import PairingJoin, RunMatcher, WindowJoin
 from penstock.operators.joins.lookup import LookupStage
 from penstock.operators.joins.overlapping_windows import OverlapMatcher
@@ -58,7 +69,7 @@ from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context
 from penstock.runtime.stage import Stage, TimedBatch
 from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup, Within
-from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, TimeWindow
+from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, Session, TimeWindow
 
 
 def join(
@@ -131,6 +142,16 @@ class _Build:
                 join = call(("interval_join", pairs), lambda: interval_join(pairs))
                 link = call("link_rows", link_rows)
                 return IncrementalInterval(lo, hi, op.how, residual, sides, output, join, link)
+            case InWindow(left=Session(gap=gap)):
+                sides = HeldSides(schemas, self._keys, kernels, incremental_sessions.PER_KEY, null_keys=True)
+                matcher = self._matcher(kernels, context, None)
+                join = call("session_join", session_join)
+                return IncrementalSessions(gap, sides, matcher, join, call("link_rows", link_rows))
+            case ph.Around(lo=lo, hi=hi, reductions=reductions):
+                sides = HeldSides(schemas, self._keys, kernels, incremental_rolling.PER_KEY)
+                spec = keyed_spec(sides.stores[1].schema, self.right.clock, (), frame_reductions(reductions))
+                states = CompiledStates(self.node.id, spec, _rolling_kernel, self.kernel_factory)
+                return IncrementalRolling(lo, hi, sides, states, self.node.schema)
         raise AssertionError(f"{op.pairing} has no lists")
 
     def eager(self, context: Context) -> EagerJoinStage:
@@ -342,6 +363,11 @@ class _Build:
             ]
 
         return bounds
+
+
+@lru_cache(maxsize=64)  # a second run of a query finds its kernels
+def _rolling_kernel(spec: KeyedSpec, variant: str) -> KeyedKernel:
+    return rolling_join(spec)
 
 
 def partition_kernels(kernel_factory: KernelFactory, threads: int) -> Kernels:

@@ -19,12 +19,16 @@ NONE = -1
 
 @dataclass
 class HeldSides:
-    """Two stores of rows with common numbers of keys, and one word of each of `per_key` for each key."""
+    """Two stores of rows with common numbers of keys, and one word of each of `per_key` for each key.
+
+    A key with a null has no number, unless `null_keys` are keys like others.
+    """
 
     schemas: tuple[pa.Schema, pa.Schema]
     keys: tuple[tuple[str, ...], tuple[str, ...]]
     kernels: Kernels
     per_key: tuple[str, ...]
+    null_keys: bool = False
     stores: tuple[RowStore, RowStore] = field(init=False)
     words: dict[str, np.ndarray] = field(init=False)
     _numbers: KeyNumbers = field(init=False)
@@ -42,7 +46,8 @@ class HeldSides:
 
     def number(self, side: int, rows: Rows) -> np.ndarray:
         """The numbers of the keys of rows of a side; every key has its words."""
-        numbers = self._numbers.of([rows.batch.column(name) for name in self.keys[side]], len(rows))
+        columns = [rows.batch.column(name) for name in self.keys[side]]
+        numbers = self._numbers.of(columns, len(rows), self.null_keys)
         keys = len(self._numbers)
         for name, words in self.words.items():
             if len(words) < keys:
@@ -92,6 +97,15 @@ class Output:
     def _encoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays = [_encoded(array, each.type) for array, each in zip(batch.columns, self.schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def encoded(rows: Rows, schema: pa.Schema) -> Rows:
+    """The same rows with the dictionaries of a schema."""
+    if rows.batch.schema.equals(schema):
+        return rows
+    arrays = [_encoded(array, each.type) for array, each in zip(rows.batch.columns, schema, strict=True)]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return Rows(batch, rows.times, rows.sequence, rows.branch, rows.fresh)
 
 
 def _value_type(dtype: pa.DataType) -> pa.DataType:

@@ -33,6 +33,10 @@ class IncrementalMatcher(Protocol):
         """For each side, how long after a row's time a result with that time may still be emitted; None: never."""
 
     @property
+    def delays(self) -> tuple[int, int]:
+        """How long the rows of each side wait behind the watermark before they are taken."""
+
+    @property
     def stores(self) -> tuple[RowStore, RowStore]:
         """The rows held of both sides."""
 
@@ -97,9 +101,15 @@ class IncrementalJoinStage:
         made: Iterable[TimedBatch] = []
         if now > self.watermark:
             self.watermark = now
-            rows = self.left.release(now), self.right.release(now)
+            limits = self._limits()
+            rows = self.left.release(limits[0]), self.right.release(limits[1])
             made = _timed(self.matcher.step(*rows, now))
         return made, self._ahead(now)
+
+    def _limits(self) -> list[int]:
+        """The times before which rows of each side are taken."""
+        now = self.watermark
+        return [now if now == END_OF_TIME else max(now - wait, START_OF_TIME) for wait in self.matcher.delays]
 
     def _ahead(self, now: int) -> int:
         """Return the output watermark when both sides have advanced to a watermark."""
@@ -133,13 +143,12 @@ class IncrementalJoinStage:
         self.watermark = saved["both"]
         require(self.watermark == min(saved["left"], saved["right"]), "the watermarks of a join")
         held = []
-        for name, side in zip(("left", "right"), self.sides, strict=True):
+        for name, side, limit in zip(("left", "right"), self.sides, self._limits(), strict=True):
             side.watermark = saved[name]
             rows = rows_back(tables[name], side.schema, side.time) if name in tables else side.nothing
-            passed = rows.chosen(~rows.fresh)
-            ahead = rows.chosen(rows.fresh)
-            require_form((passed.times < self.watermark).all() and (ahead.times >= self.watermark).all())
-            side.arrivals.rows.add(ahead)
+            passed = rows.chosen(rows.times < limit)
+            require_form(not passed.fresh.any() and (rows.times[rows.fresh] >= limit).all())
+            side.arrivals.rows.add(rows.chosen(rows.times >= limit).unseen())
             held.append(passed)
         if any(map(len, held)):
             self.matcher.restore(held[0], held[1], self.watermark)

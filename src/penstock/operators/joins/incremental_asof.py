@@ -52,6 +52,10 @@ class IncrementalAsof:
             return 0, None
         return END_OF_TIME if self.tolerance is None else self.tolerance, None
 
+    @property
+    def delays(self) -> tuple[int, int]:
+        return 0, 0
+
     def undecided(self, side: int) -> int:
         left = self.stores[0]
         return int(left.times[left.first]) if len(left) else END_OF_TIME

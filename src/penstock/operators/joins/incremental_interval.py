@@ -74,6 +74,10 @@ class IncrementalInterval:
         return mine if preserves(self.how, 0) else 0, its if preserves(self.how, 1) else 0
 
     @property
+    def delays(self) -> tuple[int, int]:
+        return 0, 0
+
+    @property
     def flags_alone(self) -> bool:
         """Whether one partner decides, and the kernel flags left rows instead of writing pairs."""
         return gives_left_rows(self.how) and self.residual is None
@@ -109,7 +113,7 @@ class IncrementalInterval:
         """The first row of a side that is at most `wait` before a watermark."""
         if watermark == END_OF_TIME:
             return self.stores[side].end
-        return self.stores[side].place_of(max(watermark - wait, START_OF_TIME), begin)
+        return self.stores[side].place_of(min(max(watermark - wait, START_OF_TIME), END_OF_TIME), begin)
 
     def _results(self, begin: list[int], until: list[int]) -> Iterator[pa.RecordBatch]:
         rows = self.stores[0].rows(), self.stores[1].rows()
