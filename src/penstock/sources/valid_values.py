@@ -1,4 +1,4 @@
-"""Validate texts and decimals: Arrow's Parquet reader checks neither UTF-8 nor the number of digits."""
+"""Validate what Arrow's Parquet reader does not check: UTF-8, the digits of decimals, the range of times of day."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ import numpy as np
 import pyarrow as pa
 
 _ASCII = 128  # lower bytes are single characters
+# Types some of whose bit patterns are no value.
+_BOUNDED = (
+    pa.types.is_nested,
+    pa.types.is_string_view,
+    pa.types.is_decimal,
+    pa.types.is_time,
+    pa.types.is_date64,
+)
 _OFFSETS = {pa.string(): "<i4", pa.large_string(): "<i8"}
 
 
 def with_valid_values(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches. Raise `ArrowInvalid` at the first with a text that is not UTF-8, or a decimal with too many digits."""
+    """Yield batches. Raise `ArrowInvalid` at the first with a value that its type cannot hold."""
     for batch in batches:
         for column in batch.columns:
             if not _surely_valid(column):
@@ -21,12 +29,12 @@ def with_valid_values(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
 
 
 def _surely_valid(column: pa.Array) -> bool:
-    """Check quickly that a column is certainly valid: neither text nor decimal, or ASCII only."""
+    """Check quickly that a column is certainly valid: its type holds any bytes, or its texts are ASCII."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _surely_valid(column.dictionary)
     if kind not in _OFFSETS:
-        return not (pa.types.is_nested(kind) or pa.types.is_string_view(kind) or pa.types.is_decimal(kind))
+        return not any(is_bounded(kind) for is_bounded in _BOUNDED)
     _, places, data = column.buffers()
     if data is None or places is None or not len(column):
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
@@ -137,6 +138,16 @@ def test_declared_types_decide_how_text_is_read(tmp_path):
     for name in ("a.csv", "a.jsonl"):
         assert all_of(open_files(tmp_path / name, schema=schema)).schema == schema
         assert all_of(open_files(tmp_path / name, schema=schema))["v"].to_pylist() == ["007"]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+@pytest.mark.parametrize(("kind", "words"), [("time32[ms]", "i4"), ("time64[us]", "i8")])
+def test_a_time_beyond_its_day_is_refused_with_the_file_named(tmp_path, suffix, kind, words):
+    values = pa.py_buffer(np.array([0, 2_000_000_000 if words == "i4" else 2 * 86_400_000_000], words))
+    column = pa.Array.from_buffers(pa.type_for_alias(kind), 2, [None, values])
+    WRITERS[suffix](tmp_path / f"a.{suffix}", pa.table({"t": [1, 2], "at": column}))
+    with pytest.raises(SourceError, match=rf"a\.{suffix}.*cannot be read"):
+        all_of(open_files(tmp_path / f"a.{suffix}"))
 
 
 def test_parquet_tells_its_number_of_rows_and_text_does_not(tmp_path):
