@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.types.pairing import JOIN_KINDS
+from penstock.types.windows import JOIN_KINDS
 
 Operator = Callable[[Any, Any], Any]
 SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64(), "v": pa.int64()})

@@ -13,8 +13,7 @@ from penstock.physical.choose_join import EAGER, LAZY
 from penstock.physical.settings import POSITIONAL_SIGNALS, SURVIVORS, Settings
 from penstock.physical.verify import verify
 from penstock.plan.nodes import Source
-from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, windows_overlap
-from penstock.types.windows import Session, TimeWindow
+from penstock.types.windows import LEFT_ROW_KINDS, InWindow, Session, TimeWindow, windows_overlap
 
 SETTINGS = (
     *(Settings(aggregator) for aggregator in (RECOMPUTE, TWO_STACKS, SUBTRACT)),

@@ -12,7 +12,7 @@ import penstock as pk
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows
 from penstock.translate.plan_to_ir import to_ir
-from penstock.types.pairing import JOIN_KINDS
+from penstock.types.windows import JOIN_KINDS
 
 Run = Callable[[Any, dict[str, pa.Table]], list[str]]
 LEAST, MOST = -(1 << 63), (1 << 63) - 1

@@ -15,7 +15,7 @@ from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows, to_table
 from penstock.operators.joins import algorithm_pairs, large_windows, overlapping_windows, results, windows
 from penstock.translate.plan_to_ir import to_ir
-from penstock.types.pairing import ALGORITHMS
+from penstock.types.windows import ALGORITHMS
 from tests.oracle.effort import effort
 from tests.oracle.join_cases import JOIN_KINDS, KEYS
 from tests.oracle.join_cases import streams as rows_of

@@ -35,8 +35,7 @@ from penstock.ir.nodes import (
 )
 from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.reach import END_OF_TIME
-from penstock.types.pairing import InWindow, Lookup, Within
-from penstock.types.windows import WINDOW_END, CarriedWindow, TimeWindow
+from penstock.types.windows import WINDOW_END, CarriedWindow, InWindow, Lookup, TimeWindow, Within
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,7 @@ from penstock.ir.nodes import (
 )
 from penstock.ir.signals.nodes import Sampled
 from penstock.types.arrow import kind_of, value_type
-from penstock.types.pairing import InWindow, Lookup, left_column, right_column
-from penstock.types.windows import WINDOW_BOUNDS, Unbounded
+from penstock.types.windows import WINDOW_BOUNDS, InWindow, Lookup, Unbounded, left_column, right_column
 
 # Per input of an object: the object's columns as expressions over the input's columns.
 Origin = dict[str, dict[str, Expr]]

@@ -13,8 +13,7 @@ from __future__ import annotations
 from penstock.analysis.partition_keys import looks_up
 from penstock.ir import nodes as ir
 from penstock.ir.joins import Asof, Join, RollingJoin, Table
-from penstock.types.pairing import InWindow, Lookup, Within
-from penstock.types.windows import Calendar, TimeWindow
+from penstock.types.windows import Calendar, InWindow, Lookup, TimeWindow, Within
 
 
 def spreadable(program: ir.Program) -> tuple[str, ...]:

@@ -18,9 +18,8 @@ from penstock.errors import (
 from penstock.expr import nodes
 from penstock.expr.custom import Definition
 from penstock.expr.nodes import Column, Field
-from penstock.expr.nulls import null_as, typed_nulls
 from penstock.expr.show import show
-from penstock.expr.typing import listed, require_bool, type_of
+from penstock.expr.typing import listed, null_as, require_bool, type_of, typed_nulls
 from penstock.types.arrow import kind_of
 from penstock.types.choices import repeated
 from penstock.types.time import Time

@@ -8,8 +8,8 @@ from penstock.api.arguments import flag
 from penstock.api.expr import Expr, call
 from penstock.errors import ExpressionTypeError
 from penstock.expr.nodes import Literal
+from penstock.types.calendar import time_zone
 from penstock.types.duration import Duration, nanoseconds, years_as_months
-from penstock.types.wall_clock import time_zone
 
 
 class Times:

@@ -28,35 +28,32 @@ from penstock.expr import nodes as ex
 from penstock.expr.nodes import Cast, Column, Field
 from penstock.expr.rules import type_of_both
 from penstock.expr.typing import column_type
-from penstock.plan.join_schema import pair_schema
 from penstock.plan.nodes import AsofJoin, Attach, Join, Plan
-from penstock.plan.schema import carries_window, schema_of, side_of, sources_of, time_of
+from penstock.plan.schema import carries_window, pair_schema, schema_of, side_of, sources_of, time_of
 from penstock.types.choices import one_of
 from penstock.types.duration import Duration, to_ticks
-from penstock.types.pairing import (
+from penstock.types.windows import (
     ALGORITHMS,
     DIRECTIONS,
     JOIN_KINDS,
     JOIN_TIME,
     LEFT_ROW_KINDS,
     TARGETS,
-    InWindow,
-    Keys,
-    Lookup,
-    Pairing,
-    Within,
-    left_column,
-    right_column,
-    windows_overlap,
-)
-from penstock.types.windows import (
     WINDOW_END,
     WINDOW_START,
     CarriedWindow,
     Count,
+    InWindow,
+    Keys,
+    Lookup,
+    Pairing,
     Session,
     TimeWindow,
     Window,
+    Within,
+    left_column,
+    right_column,
+    windows_overlap,
 )
 
 

@@ -14,12 +14,11 @@ from penstock.api.join import common_keys, interval, refuse_tables
 from penstock.api.pending import Unfinished
 from penstock.errors import ExpressionTypeError
 from penstock.expr import nodes as ex
-from penstock.expr.nodes import Column, Field
+from penstock.expr.nodes import Column, Field, split_aggregates
 from penstock.expr.typing import type_of
 from penstock.plan.nodes import Plan, RollingJoin
-from penstock.plan.rolling import split_aggregates
 from penstock.plan.schema import schema_of, time_of
-from penstock.types.pairing import Keys, Within
+from penstock.types.windows import Keys, Within
 
 if TYPE_CHECKING:
     from penstock.api.stream import Stream

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from penstock.api.arguments import shown, written_elsewhere
 from penstock.errors import ExpressionTypeError, PenstockError
-from penstock.expr.arithmetic import bounds
-from penstock.expr.conversion import castable, convert
+from penstock.expr.arithmetic import bounds, castable, convert
 from penstock.expr.nodes import Literal
 from penstock.types.arrow import kind_of, parse_type, tick_unit, value_type
 

@@ -28,12 +28,13 @@ from penstock.plan.nodes import (
 )
 from penstock.plan.schema import carries_window, schema_of, sources_of, time_of
 from penstock.types.arrow import kind_of
-from penstock.types.pairing import InWindow, Lookup
 from penstock.types.windows import (
     WINDOW_BOUNDS,
     WINDOW_END,
     CarriedWindow,
+    InWindow,
     LookBack,
+    Lookup,
     TimeWindow,
     Unbounded,
     Window,

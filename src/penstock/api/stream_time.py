@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.api.arguments import shown
 from penstock.api.literals import literal
 from penstock.errors import DurationError, ExpressionTypeError, SchemaMismatchError, WindowError
-from penstock.expr.conversion import convert
+from penstock.expr.arithmetic import convert
 from penstock.expr.rules import zone_of
 from penstock.expr.typing import column_type
 from penstock.types.arrow import UNITS, kind_of, tick_unit

@@ -9,7 +9,7 @@ from penstock.api.arguments import flag
 from penstock.api.expr import Expr, call
 from penstock.api.literals import literal
 from penstock.errors import ExpressionTypeError
-from penstock.expr import regex
+from penstock.expr import text as regex
 from penstock.types.arrow import as_type, kind_of
 from penstock.types.duration import is_whole
 

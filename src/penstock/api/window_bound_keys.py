@@ -9,12 +9,17 @@ from penstock.api.expr import Expr
 from penstock.api.row_verbs import dropped
 from penstock.errors import WindowError
 from penstock.expr.nodes import Column
-from penstock.plan.join_schema import join_columns
 from penstock.plan.nodes import Aggregate, Apply, Attach, Distinct, Filter, Join, Plan, Project, TopK
-from penstock.plan.schema import side_of
+from penstock.plan.schema import join_columns, side_of
 from penstock.types.choices import one_of
-from penstock.types.pairing import LEFT_ROW_KINDS, right_column
-from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow, TimeWindow, Window
+from penstock.types.windows import (
+    LEFT_ROW_KINDS,
+    WINDOW_BOUNDS,
+    CarriedWindow,
+    TimeWindow,
+    Window,
+    right_column,
+)
 
 
 def without_bounds(

@@ -10,8 +10,7 @@ from penstock.operators.joins.algorithm_pairs import FEW_ROWS
 from penstock.operators.joins.build_algorithms import join_chooser
 from penstock.physical.nodes import Join
 from penstock.runtime.join_metrics import JoinReport
-from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, windows_overlap
-from penstock.types.windows import Session
+from penstock.types.windows import LEFT_ROW_KINDS, InWindow, Session, windows_overlap
 
 EARLY = "in run and open: pairs as rows arrive, in no order; rows without a partner when their window ends"
 

@@ -27,8 +27,8 @@ from penstock.physical.written_form import aggregates, object_of
 from penstock.plan.show import show as show_plan
 from penstock.runtime.join_metrics import JoinReport
 from penstock.types.arrow import width_of
-from penstock.types.pairing import InWindow
 from penstock.types.time import describe_length, length_of
+from penstock.types.windows import InWindow
 
 if TYPE_CHECKING:
     from penstock.compile import Compiled

@@ -21,13 +21,12 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import ExpressionTypeError
-from penstock.expr.conversion import convert
+from penstock.expr.arithmetic import convert
 from penstock.expr.evaluate import evaluator
 from penstock.expr.nodes import Call, Column, Expr, Literal, rewrite, walk
-from penstock.expr.nulls import null_as, typed_nulls
 from penstock.expr.rules import NUMBERS, common_type
 from penstock.expr.show import show
-from penstock.expr.typing import operand_of, type_of
+from penstock.expr.typing import null_as, operand_of, type_of, typed_nulls
 from penstock.types.arrow import kind_of, value_type
 
 Types = tuple[pa.DataType, ...]

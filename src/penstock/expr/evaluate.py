@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import VerificationError
-from penstock.expr.arithmetic import Setting
-from penstock.expr.conversion import convert
+from penstock.expr.arithmetic import Setting, convert
+from penstock.expr.comparison import compare
 from penstock.expr.functions import FUNCTIONS
 from penstock.expr.nodes import (
     Aggregate,
@@ -30,7 +30,6 @@ from penstock.expr.nodes import (
     children,
     ordered,
 )
-from penstock.expr.order import compare
 from penstock.expr.typing import known_operands, operand_of, type_of
 from penstock.types.arrow import value_type
 

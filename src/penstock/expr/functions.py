@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.expr import arithmetic, calendar, clock, logic, regex, rules, text
-from penstock.expr.order import comparison
+from penstock.expr import arithmetic, calendar, rules, text
+from penstock.expr import comparison as logic
+from penstock.expr.comparison import comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +100,12 @@ _TIMES = (
     _unary("date", "a timestamp or date", rules.date_of, calendar.date),
     _unary("epoch_ticks", "a timestamp, date or duration", rules.ticks_of, lambda _setting, ticks: ticks),
     _unary("truncate", "a timestamp, date, duration or integer", rules.truncated, calendar.truncate),
-    _unary("floor_time", "a timestamp or date", rules.floored, clock.of_one(clock.floor_time)),
-    _unary("offset", "a timestamp or date", rules.floored, clock.of_one(clock.offset)),
-    _unary("month_start", "a timestamp or date", rules.floored, clock.of_one(clock.month_start)),
-    _unary("month_end", "a timestamp or date", rules.floored, clock.of_one(clock.month_end)),
-    _unary("replace_zone", "a timestamp", rules.on_clock_of, clock.of_one(clock.replace_zone)),
-    _unary("strftime", "a timestamp or date", rules.written, clock.strftime),
+    _unary("floor_time", "a timestamp or date", rules.floored, calendar.of_one(calendar.floor_time)),
+    _unary("offset", "a timestamp or date", rules.floored, calendar.of_one(calendar.offset)),
+    _unary("month_start", "a timestamp or date", rules.floored, calendar.of_one(calendar.month_start)),
+    _unary("month_end", "a timestamp or date", rules.floored, calendar.of_one(calendar.month_end)),
+    _unary("replace_zone", "a timestamp", rules.on_clock_of, calendar.of_one(calendar.replace_zone)),
+    _unary("strftime", "a timestamp or date", rules.written, calendar.strftime),
 )
 
 _TEXTS = (
@@ -129,12 +130,12 @@ _TEXTS = (
     _unary("starts_with", "a string", rules.string_to_bool, text.starts_with),
     _unary("ends_with", "a string", rules.string_to_bool, text.ends_with),
     _unary("contains", "a string", rules.string_to_bool, text.contains),
-    _unary("matches", "a string", rules.string_to_bool, regex.of_one(regex.matches)),
-    _unary("count_matches", "a string", rules.string_to_int, regex.of_one(regex.count_matches)),
-    _unary("replace_matches", "a string", rules.string_to_string, regex.of_one(regex.replace_matches)),
-    _unary("extract", "a string", rules.string_to_string, regex.of_one(regex.extract)),
-    _unary("find", "a string", rules.string_to_int, regex.of_one(regex.find)),
-    _unary("parse_time", "a string", rules.parsed, clock.parse_time),
+    _unary("matches", "a string", rules.string_to_bool, text.of_one(text.matches)),
+    _unary("count_matches", "a string", rules.string_to_int, text.of_one(text.count_matches)),
+    _unary("replace_matches", "a string", rules.string_to_string, text.of_one(text.replace_matches)),
+    _unary("extract", "a string", rules.string_to_string, text.of_one(text.extract)),
+    _unary("find", "a string", rules.string_to_int, text.of_one(text.find)),
+    _unary("parse_time", "a string", rules.parsed, calendar.parse_time),
     Function("concat", 1, None, "strings", rules.string_to_string, text.concat),
 )
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.errors import ExpressionTypeError, UnknownColumnError
 from penstock.expr.aggregates import AGGREGATES
-from penstock.expr.conversion import castable
+from penstock.expr.arithmetic import castable
 from penstock.expr.functions import FUNCTIONS
 from penstock.expr.interning import ordered
 from penstock.expr.nodes import (
@@ -23,8 +23,10 @@ from penstock.expr.nodes import (
     IsIn,
     Literal,
     Reduced,
+    children,
     composites,
     has_aggregate,
+    with_children,
 )
 from penstock.expr.rules import INSTANTS, NUMBERS, Operand, common_type, comparable
 from penstock.expr.show import show
@@ -244,3 +246,36 @@ def _aggregate_type(node: Aggregate, schema: pa.Schema) -> pa.DataType:
     if result is None:
         raise _undefined(node, node.function, function.takes, types)
     return result
+
+
+# --- Infer the types of untyped nulls from their context.
+
+
+def typed_nulls(node: Expr, schema: pa.Schema) -> Expr:
+    """Give the untyped nulls among a node's operands the type of the other operands."""
+    match node:
+        case Call(args=args) if any(is_untyped(arg, schema) for arg in args):
+            known = known_operands([operand_of(arg, type_of(arg, schema)) for arg in args])
+            typed = [null_as(arg, each.type, schema) for arg, each in zip(args, known, strict=True)]
+            return with_children(node, tuple(typed))
+        case Case(branches=branches, otherwise=otherwise):
+            dtype = type_of(node, schema)
+            pairs = tuple((condition, null_as(value, dtype, schema)) for condition, value in branches)
+            return Case(pairs, null_as(otherwise, dtype, schema))
+        case Aggregate(args=args, where=where) if any(is_untyped(child, schema) for child in children(node)):
+            type_of(node, schema)  # most aggregates reject untyped nulls; counts take any type
+            counted = tuple(null_as(arg, pa.int64(), schema) for arg in args)
+            condition = () if where is None else (null_as(where, pa.bool_(), schema),)
+            return with_children(node, (*counted, *condition))
+        case _:
+            return node
+
+
+def is_untyped(expr: Expr, schema: pa.Schema) -> bool:
+    """Return whether an expression is an untyped null: a literal, or a column of type null."""
+    return isinstance(expr, Literal | Column) and kind_of(type_of(expr, schema)) == "null"
+
+
+def null_as(expr: Expr, dtype: pa.DataType, schema: pa.Schema) -> Expr:
+    """Return a null of the given type for an untyped null; other expressions unchanged."""
+    return Literal(None, dtype) if is_untyped(expr, schema) else expr

@@ -15,17 +15,19 @@ from penstock.ir.order import Rank, ordering
 from penstock.ir.rows import Row
 from penstock.ir.samples import Sample, record, reduced_over, time_at
 from penstock.ir.windows import WindowBounds, windows_of
-from penstock.types.pairing import (
+from penstock.types.windows import (
     JOIN_TIME,
     LEFT_ROW_KINDS,
+    WINDOW_END,
+    WINDOW_START,
     InWindow,
     Keys,
     Lookup,
+    TimeWindow,
     Within,
     left_column,
     right_column,
 )
-from penstock.types.windows import WINDOW_END, WINDOW_START, TimeWindow
 
 
 @dataclass(frozen=True)

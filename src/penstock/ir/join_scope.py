@@ -7,9 +7,8 @@ import pyarrow as pa
 from penstock.ir.joins import RollingJoin
 from penstock.ir.nodes import Object
 from penstock.ir.scope import result_type
-from penstock.types.pairing import JOIN_TIME, left_column, right_column
 from penstock.types.time import Time
-from penstock.types.windows import WINDOW_END, WINDOW_START
+from penstock.types.windows import JOIN_TIME, WINDOW_END, WINDOW_START, left_column, right_column
 
 
 def pair_scope(time: Time, left: pa.Schema, right: pa.Schema) -> pa.Schema:

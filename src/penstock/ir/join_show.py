@@ -8,8 +8,7 @@ from penstock.expr.nodes import Column, Field
 from penstock.expr.show import show as show_expr
 from penstock.ir.joins import Asof, Join, Joined, RollingJoin
 from penstock.ir.nodes import Reduction
-from penstock.types.pairing import InWindow, Keys, Lookup, Pairing, Within
-from penstock.types.windows import Window
+from penstock.types.windows import InWindow, Keys, Lookup, Pairing, Window, Within
 
 
 def join_text(

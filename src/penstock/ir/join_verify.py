@@ -12,8 +12,16 @@ from penstock.ir.join_scope import pair_scope, rolling_types
 from penstock.ir.joins import Asof, Join, Joined, RollingJoin
 from penstock.ir.nodes import Object
 from penstock.types.arrow import kind_of
-from penstock.types.pairing import ALGORITHMS, DIRECTIONS, JOIN_KINDS, InWindow, Lookup
-from penstock.types.windows import CarriedWindow, Count, TimeWindow
+from penstock.types.windows import (
+    ALGORITHMS,
+    DIRECTIONS,
+    JOIN_KINDS,
+    CarriedWindow,
+    Count,
+    InWindow,
+    Lookup,
+    TimeWindow,
+)
 
 
 def complaints(this: Object, body: Joined, sources: Sequence[Object]) -> Iterator[str]:

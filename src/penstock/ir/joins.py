@@ -8,7 +8,7 @@
               | RollingJoin(left, right, on, within, reductions, fields)
                                                           at every left sample: each reduction over the right
                                                           samples of its key in [t + lo, t + hi]
-    pairing ::= InWindow(left, right) | Within(lo, hi) | Lookup(table)   as in `types/pairing.py`
+    pairing ::= InWindow(left, right) | Within(lo, hi) | Lookup(table)   as in `types/windows.py`
 
 The fields of Join and Asof are columns of a pair: left.x, right.y, join_time and the window's bounds. Where the
 left sample is missing, the key column left.k holds the right sample's key. `where` is a predicate over left.x and
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.expr.nodes import Expr, Field
-from penstock.types.pairing import Keys, Pairing, Within
+from penstock.types.windows import Keys, Pairing, Within
 
 if TYPE_CHECKING:
     from penstock.ir.nodes import Reduction

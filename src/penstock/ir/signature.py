@@ -17,9 +17,18 @@ from penstock.ir import nodes as ir
 from penstock.ir.nodes import Input, Object, Program
 from penstock.ir.show import domain_text, look_text, schema_line
 from penstock.ir.signals import nodes as temporal
-from penstock.types.pairing import InWindow, Within
 from penstock.types.time import describe_length
-from penstock.types.windows import Calendar, CarriedWindow, Count, LookBack, Session, TimeWindow, Unbounded
+from penstock.types.windows import (
+    Calendar,
+    CarriedWindow,
+    Count,
+    InWindow,
+    LookBack,
+    Session,
+    TimeWindow,
+    Unbounded,
+    Within,
+)
 
 _PARTS = {
     "domain": "window", "pairing": "window", "where": "filter", "fields": "results", "on": "keys",

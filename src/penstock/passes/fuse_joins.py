@@ -31,8 +31,16 @@ from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
 from penstock.ir.joins import Join
 from penstock.ir.scope import result_scope, result_types
-from penstock.types.pairing import JOIN_TIME, InWindow, left_column, right_column
-from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow, TimeWindow, Window
+from penstock.types.windows import (
+    JOIN_TIME,
+    WINDOW_BOUNDS,
+    CarriedWindow,
+    InWindow,
+    TimeWindow,
+    Window,
+    left_column,
+    right_column,
+)
 
 _HALF = 1 << 32
 _PASSED = ("min", "max", "any", "all")  # equal over rows and over pairs

@@ -38,8 +38,7 @@ from penstock.ir.nodes import (
 )
 from penstock.ir.signals.nodes import END, Sampled, read_columns
 from penstock.passes.share_reductions import compact
-from penstock.types.pairing import InWindow, left_column, right_column
-from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow
+from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow, InWindow, left_column, right_column
 
 _NONE: frozenset[str] = frozenset()
 

@@ -19,7 +19,7 @@ from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.physical.nodes import Rows
 from penstock.physical.split_joins import own_column
-from penstock.types.pairing import left_column, right_column
+from penstock.types.windows import left_column, right_column
 
 _LOWER, _UPPER = frozenset({"gt", "ge", "eq"}), frozenset({"lt", "le", "eq"})
 _FLIPPED = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge", "eq": "eq"}

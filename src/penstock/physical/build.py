@@ -39,9 +39,8 @@ from penstock.physical.split_windows import (
 )
 from penstock.physical.verify import verify
 from penstock.plan.nodes import Source
-from penstock.types.pairing import Keys
 from penstock.types.time import Time
-from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow
+from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow, Keys
 
 
 def physical(program: ir.Program, sources: Sequence[Source], mode: ph.Mode, settings: Settings) -> ph.Plan:

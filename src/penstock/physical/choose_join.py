@@ -11,8 +11,16 @@ from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.physical.band_conditions import band_of
 from penstock.physical.nodes import Assumption, Choice, Mode, Rejected
-from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup, Within, windows_overlap
-from penstock.types.windows import CarriedWindow, Session, TimeWindow
+from penstock.types.windows import (
+    LEFT_ROW_KINDS,
+    CarriedWindow,
+    InWindow,
+    Lookup,
+    Session,
+    TimeWindow,
+    Within,
+    windows_overlap,
+)
 
 LAZY = ("npj", "prj", "mway", "mpass")
 LISTS, SORTED = "lists per key", "sorted partitions"

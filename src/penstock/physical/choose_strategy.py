@@ -25,9 +25,8 @@ from penstock.errors import EngineError
 from penstock.expr.nodes import Expr
 from penstock.ir import nodes as ir
 from penstock.ir.joins import Join, Table
-from penstock.types.pairing import Lookup
 from penstock.types.time import describe_reach
-from penstock.types.windows import TimeWindow
+from penstock.types.windows import Lookup, TimeWindow
 
 SLICES, FRAGMENTS, KEYS, ONE = STRATEGIES = "slices", "fragments", "keys", "one"
 # Largest ratio of rows read by slices to rows present before a shuffle is preferred: a guess, not measured yet.

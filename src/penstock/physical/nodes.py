@@ -15,7 +15,7 @@
                  | Signals(program, evaluation, algorithms)   positional, or change-to-change
                  | Join(pairing, on, how, algorithm, optimise, eager, paced, residual, columns, incremental)
                  | Distinct(subset, keep, within) | TopK(k, by, ties) | Union()
-    pairing    ::= InWindow | Within | Lookup      as in `types/pairing.py`
+    pairing    ::= InWindow | Within | Lookup      as in `types/windows.py`
                  | Nearest(direction, tolerance, exact)   as-of: the nearest right row
                  | Around(lo, hi, reductions)      aggregates over the right rows in [t + lo, t + hi]
     watermark  ::= Follows()                       results are never older than the input watermark
@@ -43,10 +43,9 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Expr, Field, Options
 from penstock.ir.signals.nodes import Program as SignalProgram
-from penstock.types.pairing import InWindow, Keys, Lookup, Within
 from penstock.types.time import TIMELESS, Time
+from penstock.types.windows import InWindow, Keys, Lookup, Window, Within
 from penstock.types.windows import LookBack as Span
-from penstock.types.windows import Window
 
 Mode = Literal["bounded", "unbounded"]
 KeyTable = Literal["none", "dense", "hash", "sparse"]

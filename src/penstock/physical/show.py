@@ -29,9 +29,19 @@ from penstock.physical.nodes import (
     TopK,
     Union,
 )
-from penstock.types.pairing import InWindow, Lookup, Within
 from penstock.types.time import length_of
-from penstock.types.windows import Calendar, CarriedWindow, Count, Session, TimeWindow, Unbounded, Window
+from penstock.types.windows import (
+    Calendar,
+    CarriedWindow,
+    Count,
+    InWindow,
+    Lookup,
+    Session,
+    TimeWindow,
+    Unbounded,
+    Window,
+    Within,
+)
 
 
 def show(plan: Plan) -> str:

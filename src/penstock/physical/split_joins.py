@@ -22,9 +22,8 @@ from penstock.physical.hidden_names import hidden_name
 from penstock.physical.nodes import JoinColumn, Rows
 from penstock.physical.split_results import read_from_columns
 from penstock.physical.split_windows import partition_rows
-from penstock.types.pairing import JOIN_TIME, left_column, right_column
 from penstock.types.time import Time
-from penstock.types.windows import WINDOW_END, WINDOW_START
+from penstock.types.windows import JOIN_TIME, WINDOW_END, WINDOW_START, left_column, right_column
 
 _ORIGINS = {WINDOW_START: "start", WINDOW_END: "end", JOIN_TIME: "time"}
 _SIDES = (left_column(""), right_column(""))

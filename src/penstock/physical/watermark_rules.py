@@ -7,8 +7,17 @@ from penstock.expr.show import show as show_expr
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.physical import nodes as ph
-from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup, Within
-from penstock.types.windows import Count, Session, TimeWindow, Unbounded, Window
+from penstock.types.windows import (
+    LEFT_ROW_KINDS,
+    Count,
+    InWindow,
+    Lookup,
+    Session,
+    TimeWindow,
+    Unbounded,
+    Window,
+    Within,
+)
 
 
 def of_rows(body: ir.Samples, source: ir.Object, result: ir.Object) -> ph.WatermarkRule:

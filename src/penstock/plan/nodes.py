@@ -16,7 +16,7 @@
            | AsofJoin(left, right, on, direction, …)   every left row, with the nearest right one
            | RollingJoin(left, right, on, within, fields)   every left row, with aggregates over right ones
     window  ::= a window type of `types/windows.py`
-    pairing ::= InWindow(left, right) | Within(lo, hi) | Lookup(table)   as in `types/pairing.py`
+    pairing ::= InWindow(left, right) | Within(lo, hi) | Lookup(table)   as in `types/windows.py`
 
 Sizes are integer ticks of the stream's time unit: durations are resolved when a window is attached
 to a stream. `schema.py` has the columns and the time of any node's result. Nodes are interned: a plan is a graph, in
@@ -35,9 +35,8 @@ from penstock.expr import interning
 from penstock.expr.interning import Node
 from penstock.expr.nodes import Expr, Field
 from penstock.ir.signals.nodes import Program
-from penstock.types.pairing import Keys, Pairing, Within
 from penstock.types.time import Time
-from penstock.types.windows import LookBack, Window
+from penstock.types.windows import Keys, LookBack, Pairing, Window, Within
 
 T = TypeVar("T")
 

@@ -25,18 +25,22 @@ from penstock.plan.nodes import (
     inputs,
 )
 from penstock.plan.schema import time_of
-from penstock.types.pairing import InWindow, Keys, Lookup, Pairing, Within
 from penstock.types.time import Time, describe_length, length_of
 from penstock.types.windows import (
     Calendar,
     CalendarStep,
     CarriedWindow,
     Count,
+    InWindow,
+    Keys,
     LookBack,
+    Lookup,
+    Pairing,
     Session,
     TimeWindow,
     Unbounded,
     Window,
+    Within,
 )
 
 

@@ -11,7 +11,6 @@ from penstock.expr.nodes import Aggregate as AggregateExpr
 from penstock.expr.nodes import Column, Expr, Field, fold, has_aggregate
 from penstock.expr.typing import place_of, type_of
 from penstock.ir.signals.verify import verify as verify_signals
-from penstock.plan.join_schema import pair_schema
 from penstock.plan.nodes import (
     Aggregate,
     Apply,
@@ -33,10 +32,28 @@ from penstock.plan.nodes import (
     inputs,
     ordered,
 )
-from penstock.plan.schema import carries_window, schema_of, side_of, sources_of, tables_of, time_of
+from penstock.plan.schema import (
+    carries_window,
+    pair_schema,
+    schema_of,
+    side_of,
+    sources_of,
+    tables_of,
+    time_of,
+)
 from penstock.types.arrow import kind_of
-from penstock.types.pairing import DIRECTIONS, JOIN_KINDS, InWindow, Lookup
-from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, Count, TimeWindow, Window
+from penstock.types.windows import (
+    DIRECTIONS,
+    JOIN_KINDS,
+    WINDOW_END,
+    WINDOW_START,
+    CarriedWindow,
+    Count,
+    InWindow,
+    Lookup,
+    TimeWindow,
+    Window,
+)
 
 MOST_COPIES = 1 << 32
 

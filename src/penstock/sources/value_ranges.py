@@ -14,9 +14,9 @@ from itertools import product
 
 import pyarrow as pa
 
-from penstock.expr import logic
+from penstock.expr import comparison
+from penstock.expr.comparison import compare
 from penstock.expr.nodes import Call, Column, Expr, IsIn, Literal, fold
-from penstock.expr.order import compare
 from penstock.types.arrow import kind_of
 
 Outcomes = frozenset[bool | None]
@@ -70,9 +70,9 @@ def _outcomes(expr: Expr, parts: tuple[Outcomes, ...], ranges: Mapping[str, Rang
         case Literal(value=bool() | None as value):
             return frozenset({value})
         case Call("and"):
-            return reduce(partial(_pairs, logic.both), parts)
+            return reduce(partial(_pairs, comparison.both), parts)
         case Call("or"):
-            return reduce(partial(_pairs, logic.either), parts)
+            return reduce(partial(_pairs, comparison.either), parts)
         case Call("not"):
             return frozenset(None if part is None else not part for part in parts[0])
         case Call("is_null", (Column(name),)):

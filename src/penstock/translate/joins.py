@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from penstock.expr import nodes as ex
+from penstock.expr.nodes import split_aggregates
 from penstock.ir import joins as ir
 from penstock.ir.nodes import Reduction
 from penstock.plan import nodes as pl
-from penstock.plan.join_schema import join_columns
-from penstock.plan.rolling import split_aggregates
-from penstock.plan.schema import schema_of, side_of
+from penstock.plan.schema import join_columns, schema_of, side_of
 
 
 def join_body(plan: pl.Joined, left: str, right: str) -> ir.Joined:

@@ -18,11 +18,9 @@ import penstock as pk
 from penstock.errors import ExpressionTypeError
 from penstock.errors import OverflowError as PenstockOverflow
 from penstock.expr.aggregates import AGGREGATES, reduce, result_type
-from penstock.expr.aggregates.moments import deviations, root
-from penstock.expr.aggregates.order import quantile_of
-from penstock.expr.aggregates.sums import float_product, to_float
+from penstock.expr.aggregates.definitions import deviations, float_product, quantile_of, root, to_float
+from penstock.expr.comparison import order_key
 from penstock.expr.nodes import Aggregate, Column
-from penstock.expr.order import order_key
 from penstock.expr.show import show
 from penstock.expr.typing import type_of
 from tests.unit.expr.semantics import same

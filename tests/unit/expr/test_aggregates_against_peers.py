@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.expr.aggregates import reduce
-from penstock.expr.order import order_key
+from penstock.expr.comparison import order_key
 
 duckdb = pytest.importorskip("duckdb")
 pd = pytest.importorskip("pandas")

@@ -16,11 +16,11 @@ import penstock as pk
 from penstock.errors import ExpressionTypeError, VerificationError
 from penstock.errors import OverflowError as PenstockOverflow
 from penstock.expr.aggregates import float_sum
+from penstock.expr.arithmetic import convert
 from penstock.expr.calendar import civil, days_from_civil
-from penstock.expr.conversion import convert
+from penstock.expr.comparison import compare
 from penstock.expr.evaluate import evaluate
 from penstock.expr.nodes import Aggregate, Call, Column
-from penstock.expr.order import compare
 from penstock.expr.show import show
 
 INT64 = st.integers(-(2**63), 2**63 - 1)

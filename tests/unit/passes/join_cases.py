@@ -8,9 +8,8 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Aggregate, Call, Column, Expr, Field, Literal
 from penstock.plan import nodes as pl
-from penstock.types.pairing import InWindow
 from penstock.types.time import Time
-from penstock.types.windows import CarriedWindow, TimeWindow
+from penstock.types.windows import CarriedWindow, InWindow, TimeWindow
 
 _SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64(), "v": pa.int64(), "f": pa.float64()})
 _CLOCK = Time("t", pa.int64(), None)

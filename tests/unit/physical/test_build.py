@@ -32,8 +32,7 @@ from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context
 from penstock.runtime.source_stage import SourceStage
-from penstock.types.pairing import Lookup
-from penstock.types.windows import Count, Session
+from penstock.types.windows import Count, Lookup, Session
 from tests.strategies import plans
 from tests.unit.physical.cases import CASES
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from penstock.algorithms.expressions.host_columns import Use
 from penstock.errors import PenstockError
-from penstock.expr import clock, regex
+from penstock.expr import calendar, text
 from penstock.expr import nodes as ex
 from penstock.expr.arithmetic import bounds
 from penstock.expr.evaluate import evaluator
@@ -133,11 +133,11 @@ def _plain(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 _CLOCK: dict[str, Callable[[pa.Array, dict[str, object]], pa.Array]] = {
-    "floor_time": clock.floor_time,
-    "offset": clock.offset,
-    "month_start": clock.month_start,
-    "month_end": clock.month_end,
-    "replace_zone": clock.replace_zone,
+    "floor_time": calendar.floor_time,
+    "offset": calendar.offset,
+    "month_start": calendar.month_start,
+    "month_end": calendar.month_end,
+    "replace_zone": calendar.replace_zone,
 }
 
 _TEXT: dict[str, Callable[[pa.Array, dict[str, object]], pa.Array]] = {
@@ -152,11 +152,11 @@ _TEXT: dict[str, Callable[[pa.Array, dict[str, object]], pa.Array]] = {
         replacement=options["value"],
         max_replacements=options.get("most", -1),
     ),
-    "matches": regex.matches,
-    "count_matches": regex.count_matches,
-    "replace_matches": regex.replace_matches,
-    "extract": regex.extract,
-    "find": regex.find,
+    "matches": text.matches,
+    "count_matches": text.count_matches,
+    "replace_matches": text.replace_matches,
+    "extract": text.extract,
+    "find": text.find,
 }
 
 _COMPARE = {

@@ -20,7 +20,7 @@ from penstock.expr.nodes import Column, columns_of
 from penstock.expr.rules import type_of_both
 from penstock.expr.show import show
 from penstock.types.arrow import kind_of
-from penstock.types.pairing import left_column, right_column
+from penstock.types.windows import left_column, right_column
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from penstock.api.sql.join_conditions import Equality, Joining, check_keys, equa
 from penstock.api.sql.scope import Names, Relation, attached, extended
 from penstock.api.sql.source_span import Text
 from penstock.expr.nodes import Column
-from penstock.types.pairing import JOIN_TIME, LEFT_ROW_KINDS
+from penstock.types.windows import JOIN_TIME, LEFT_ROW_KINDS
 
 
 def joined(

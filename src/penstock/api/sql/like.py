@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from penstock.api.expr import Expr
 from penstock.api.sql.source_span import Text
-from penstock.expr import regex
+from penstock.expr import text as regex
 
 
 def like(value: Expr, node: exp.Expression, text: Text) -> Expr:

@@ -22,9 +22,8 @@ from penstock.expr.nodes import Column, Field
 from penstock.expr.typing import listed, type_of
 from penstock.plan.schema import bounds, carries_window, schema_of, sources_of, time_of
 from penstock.types.choices import repeated
-from penstock.types.pairing import JOIN_TIME
 from penstock.types.time import Time
-from penstock.types.windows import WINDOW_BOUNDS
+from penstock.types.windows import JOIN_TIME, WINDOW_BOUNDS
 
 TIMESTAMP = "timestamp"  # SABER's name for the time of every stream
 RESERVED = frozenset({*WINDOW_BOUNDS, JOIN_TIME})

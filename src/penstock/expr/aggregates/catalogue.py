@@ -6,10 +6,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.expr.aggregates import choices, moments, order, rules, sums
-from penstock.expr.aggregates.custom import CUSTOM, Reducing, specific
-from penstock.expr.aggregates.function import AggregateFunction, Rows, Types
-from penstock.expr.aggregates.options import BIAS, DDOF, FISHER, IGNORE_NULLS, Q
+from penstock.expr.aggregates import definitions
+from penstock.expr.aggregates import function as rules
+from penstock.expr.aggregates.definitions import CUSTOM, Reducing, specific
+from penstock.expr.aggregates.function import (
+    BIAS,
+    DDOF,
+    FISHER,
+    IGNORE_NULLS,
+    AggregateFunction,
+    Q,
+    Rows,
+    Types,
+)
 from penstock.expr.nodes import Options
 from penstock.types.arrow import value_type
 
@@ -20,37 +29,43 @@ _BESIDE = "two values that have an order"
 _ANY = "a column of any type"
 
 _SUMS = (
-    AggregateFunction("sum", 1, 1, "a number or duration", rules.total, sums.total, invertible=True),
-    AggregateFunction("count", 0, 1, "nothing or any column", rules.number, sums.count, invertible=True),
-    AggregateFunction("mean", 1, 1, _NUMBER, rules.real, sums.mean, invertible=True),
-    AggregateFunction("product", 1, 1, _NUMBER, rules.multiple, sums.product),
+    AggregateFunction("sum", 1, 1, "a number or duration", rules.total, definitions.total, invertible=True),
+    AggregateFunction(
+        "count", 0, 1, "nothing or any column", rules.number, definitions.count, invertible=True
+    ),
+    AggregateFunction("mean", 1, 1, _NUMBER, rules.real, definitions.mean, invertible=True),
+    AggregateFunction("product", 1, 1, _NUMBER, rules.multiple, definitions.product),
 )
 
 # Not invertible: removing a large value from a moment leaves its rounding error.
 _MOMENTS = (
-    AggregateFunction("std", 1, 1, _NUMBER, rules.real, moments.std, options=(DDOF,)),
-    AggregateFunction("var", 1, 1, _NUMBER, rules.real, moments.var, options=(DDOF,)),
-    AggregateFunction("skew", 1, 1, _NUMBER, rules.real, moments.skew, options=(BIAS,)),
-    AggregateFunction("kurtosis", 1, 1, _NUMBER, rules.real, moments.kurtosis, options=(FISHER, BIAS)),
-    AggregateFunction("cov", 2, 2, _NUMBERS, rules.real, moments.cov, options=(DDOF,)),
-    AggregateFunction("corr", 2, 2, _NUMBERS, rules.real, moments.corr),
+    AggregateFunction("std", 1, 1, _NUMBER, rules.real, definitions.std, options=(DDOF,)),
+    AggregateFunction("var", 1, 1, _NUMBER, rules.real, definitions.var, options=(DDOF,)),
+    AggregateFunction("skew", 1, 1, _NUMBER, rules.real, definitions.skew, options=(BIAS,)),
+    AggregateFunction("kurtosis", 1, 1, _NUMBER, rules.real, definitions.kurtosis, options=(FISHER, BIAS)),
+    AggregateFunction("cov", 2, 2, _NUMBERS, rules.real, definitions.cov, options=(DDOF,)),
+    AggregateFunction("corr", 2, 2, _NUMBERS, rules.real, definitions.corr),
 )
 
 _EXTREMES = (
-    AggregateFunction("min", 1, 1, _ORDERED, rules.ordered, order.least),
-    AggregateFunction("max", 1, 1, _ORDERED, rules.ordered, order.greatest),
-    AggregateFunction("min_by", 2, 2, _BESIDE, rules.ordered, order.least_by, skips_nulls=False),
-    AggregateFunction("max_by", 2, 2, _BESIDE, rules.ordered, order.greatest_by, skips_nulls=False),
+    AggregateFunction("min", 1, 1, _ORDERED, rules.ordered, definitions.least),
+    AggregateFunction("max", 1, 1, _ORDERED, rules.ordered, definitions.greatest),
+    AggregateFunction("min_by", 2, 2, _BESIDE, rules.ordered, definitions.least_by, skips_nulls=False),
+    AggregateFunction("max_by", 2, 2, _BESIDE, rules.ordered, definitions.greatest_by, skips_nulls=False),
 )
 
 _HOLISTIC = (
-    AggregateFunction("median", 1, 1, _NUMBER, rules.real, order.median, holistic=True),
-    AggregateFunction("quantile", 1, 1, _NUMBER, rules.real, order.quantile, holistic=True, options=(Q,)),
-    AggregateFunction("mode", 1, 1, _ORDERED, rules.ordered, order.mode, holistic=True),
+    AggregateFunction("median", 1, 1, _NUMBER, rules.real, definitions.median, holistic=True),
     AggregateFunction(
-        "count_distinct", 1, 1, _ORDERED, rules.number_of_ordered, order.count_distinct, holistic=True
+        "quantile", 1, 1, _NUMBER, rules.real, definitions.quantile, holistic=True, options=(Q,)
     ),
-    AggregateFunction("list", 1, 1, _ANY, rules.collected, choices.collect, commutative=False, holistic=True),
+    AggregateFunction("mode", 1, 1, _ORDERED, rules.ordered, definitions.mode, holistic=True),
+    AggregateFunction(
+        "count_distinct", 1, 1, _ORDERED, rules.number_of_ordered, definitions.count_distinct, holistic=True
+    ),
+    AggregateFunction(
+        "list", 1, 1, _ANY, rules.collected, definitions.collect, commutative=False, holistic=True
+    ),
 )
 
 _CHOICES = (
@@ -59,10 +74,10 @@ _CHOICES = (
             name, 1, 1, _ANY, rules.itself, define,
             commutative=False, skips_nulls=False, options=(IGNORE_NULLS,),
         )
-        for name, define in (("first", choices.first), ("last", choices.last))
+        for name, define in (("first", definitions.first), ("last", definitions.last))
     ),
-    AggregateFunction("any", 1, 1, "a boolean", rules.truth, choices.either),
-    AggregateFunction("all", 1, 1, "a boolean", rules.truth, choices.every),
+    AggregateFunction("any", 1, 1, "a boolean", rules.truth, definitions.either),
+    AggregateFunction("all", 1, 1, "a boolean", rules.truth, definitions.every),
 )  # fmt: skip
 
 AGGREGATES: dict[str, AggregateFunction] = {

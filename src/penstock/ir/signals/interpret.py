@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from penstock.errors import SignalError
 from penstock.expr.aggregates import reduce
+from penstock.expr.comparison import equality_key
 from penstock.expr.evaluate import evaluator
 from penstock.expr.nodes import Aggregate, Column
-from penstock.expr.order import equality_key
 from penstock.expr.typing import type_of
 from penstock.ir.signals.defined_everywhere import is_lenient
 from penstock.ir.signals.nodes import (

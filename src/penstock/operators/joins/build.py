@@ -68,8 +68,17 @@ from penstock.runtime.join_metrics import Chosen, JoinMetrics, JoinReport
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context
 from penstock.runtime.stage import Stage, TimedBatch
-from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup, Within
-from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, Session, TimeWindow
+from penstock.types.windows import (
+    LEFT_ROW_KINDS,
+    WINDOW_END,
+    WINDOW_START,
+    CarriedWindow,
+    InWindow,
+    Lookup,
+    Session,
+    TimeWindow,
+    Within,
+)
 
 
 def join(

@@ -16,16 +16,17 @@ from penstock.operators.joins.windows import (
     Windows,
 )
 from penstock.types.calendar import calendar_bounds
-from penstock.types.pairing import InWindow, windows_overlap
 from penstock.types.windows import (
     WINDOW_END,
     WINDOW_START,
     Calendar,
     CarriedWindow,
+    InWindow,
     Session,
     TimeWindow,
     Unbounded,
     Window,
+    windows_overlap,
 )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from penstock.algorithms.joins.joiner import Pairs
 from penstock.operators.joins.results import NULL_ROW
-from penstock.types.pairing import LEFT_ROW_KINDS
+from penstock.types.windows import LEFT_ROW_KINDS
 
 _PRESERVED = (("left", "full"), ("right", "full"))
 

@@ -8,8 +8,7 @@ from penstock.ir import nodes as ir
 from penstock.ir.interpret_joins import JoinSide, joined
 from penstock.operators.plain_rows import Rows
 from penstock.physical import nodes as ph
-from penstock.types.pairing import JOIN_TIME, Within, left_column, right_column
-from penstock.types.windows import WINDOW_END, WINDOW_START
+from penstock.types.windows import JOIN_TIME, WINDOW_END, WINDOW_START, Within, left_column, right_column
 
 
 def join(op: ph.Join, node: ph.Node, left: tuple[ph.Node, Rows], right: tuple[ph.Node, Rows]) -> Rows:

@@ -199,7 +199,7 @@ def _differs(column: pa.Array) -> np.ndarray:
 def _unequal(column: pa.Array) -> np.ndarray:
     """Compare values that are not numbers; the result at nulls is arbitrary."""
     if pa.types.is_nested(column.type):  # Arrow does not compare lists
-        from penstock.expr.order import equality_key  # noqa: PLC0415 - lists are rarer still
+        from penstock.expr.comparison import equality_key  # noqa: PLC0415 - lists are rarer still
 
         keys = map(equality_key, column.to_pylist())
         return np.array([a != b for a, b in pairwise(keys)], np.bool_)

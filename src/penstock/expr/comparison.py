@@ -1,4 +1,4 @@
-"""The order of values: numbers mathematically, NaN last and equal to itself, timestamps by instant."""
+"""Order and equality of values, Kleene logic, functions of nulls, and the fields of structs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.expr.arithmetic import Setting
+from penstock.expr.arithmetic import Setting, convert
 from penstock.types.arrow import kind_of, tick_unit
 from penstock.types.time import NANOSECONDS
+
+# --- The order of values: numbers mathematically, NaN last and equal to itself, timestamps by instant.
 
 
 def order_key(value: Any) -> Any:
@@ -54,3 +56,63 @@ def compare(a: Any, b: Any, types: Sequence[pa.DataType]) -> int:
 def comparison(holds: Callable[[int], bool]) -> Callable[[Setting, Any, Any], bool]:
     """Define a comparison by a predicate on the result of `compare`."""
     return lambda setting, a, b: holds(compare(a, b, setting.types))
+
+
+# --- Kleene logic, functions that handle nulls, and the fields of structs.
+
+
+def both(setting: Setting, *values: bool | None) -> bool | None:
+    if False in values:
+        return False
+    return None if None in values else True
+
+
+def either(setting: Setting, *values: bool | None) -> bool | None:
+    if True in values:
+        return True
+    return None if None in values else False
+
+
+def exactly_one(setting: Setting, a: bool, b: bool) -> bool:
+    return a != b
+
+
+def negation(setting: Setting, a: bool) -> bool:
+    return not a
+
+
+def is_null(setting: Setting, a: Any) -> bool:
+    return a is None
+
+
+def is_not_null(setting: Setting, a: Any) -> bool:
+    return a is not None
+
+
+def is_nan(setting: Setting, a: Any) -> bool:
+    return isinstance(a, float) and math.isnan(a)
+
+
+def _known(values: tuple[Any, ...], setting: Setting) -> list[Any]:
+    """Return the non-null values, converted to the result's type."""
+    return [
+        convert(value, dtype, setting.result)
+        for value, dtype in zip(values, setting.types, strict=True)
+        if value is not None
+    ]
+
+
+def first_known(setting: Setting, *values: Any) -> Any:
+    return next(iter(_known(values, setting)), None)
+
+
+def least(setting: Setting, *values: Any) -> Any:
+    return min(_known(values, setting), key=order_key, default=None)
+
+
+def greatest(setting: Setting, *values: Any) -> Any:
+    return max(_known(values, setting), key=order_key, default=None)
+
+
+def member(setting: Setting, struct: Any) -> Any:
+    return struct[setting.options["name"]]
