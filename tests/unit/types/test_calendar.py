@@ -4,34 +4,33 @@ from __future__ import annotations
 
 import struct
 import zoneinfo
-from datetime import UTC
-from datetime import datetime
-from datetime import timedelta
-from datetime import timezone
+from datetime import UTC, datetime, timedelta, timezone
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
-import numpy as np
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from penstock.errors import WindowError
-from penstock.types.calendar import PROBE
-from penstock.types.calendar import _changes
-from penstock.types.calendar import time_zone
-from penstock.types.calendar import wall_clock
 from zoneinfo import ZoneInfo
+
+import numpy as np
 import pandas as pd
 import polars as pl
+import pytest
 from dateutil.relativedelta import relativedelta
-from penstock.types.calendar import calendar_bounds
-from penstock.types.calendar import calendar_windows
-from penstock.types.calendar import check_calendar
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import WindowError
+from penstock.types.calendar import (
+    PROBE,
+    _changes,
+    calendar_bounds,
+    calendar_windows,
+    check_calendar,
+    time_zone,
+    wall_clock,
+)
 from penstock.types.duration import calendar_step
 from penstock.types.time import NANOSECONDS
-from penstock.types.windows import Calendar
-from penstock.types.windows import CalendarStep
-
+from penstock.types.windows import Calendar, CalendarStep
 
 # --- Local times stand for the first instant at which the clock shows them or later ones.
 
@@ -107,7 +106,9 @@ def test_a_finer_clock_shows_the_same_times(unit):
     ],
 )
 def test_a_clock_that_is_put_back_has_shown_later_times_already(at, latest):
-    assert wall_clock("Europe/Berlin", "s", 2026, 2026).shown(wall_clock_seconds(at)) == wall_clock_seconds(latest)
+    assert wall_clock("Europe/Berlin", "s", 2026, 2026).shown(wall_clock_seconds(at)) == wall_clock_seconds(
+        latest
+    )
 
 
 def test_dates_have_no_zone():
