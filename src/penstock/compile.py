@@ -201,4 +201,4 @@ def objects_of(compiled: Compiled) -> dict[str, bytes]:
 
     plan = compiled.physical("unbounded")
     made = [compile_kernel(kernel, kernel_cache(), best_level(kernel)) for kernel in kernels(plan)]
-    return {object_key(each.kernel, each.effort): each.object_code for each in made}
+    return {object_key(kernel.kernel, kernel.effort): kernel.object_code for kernel in made}

@@ -31,7 +31,7 @@ class BatchArguments:
             return {binding.parameter: self._fill(binding) for binding in bindings}
         found = self._filled.get(bindings)
         if found is None:
-            found = self._filled[bindings] = {each.parameter: self._fill(each) for each in bindings}
+            found = self._filled[bindings] = {binding.parameter: self._fill(binding) for binding in bindings}
         return found
 
     def _fill(self, binding: Binding) -> object:

@@ -90,11 +90,11 @@ class Selection:
     def _rest(self, into: _List, r: Value, n: Value) -> None:
         """Select among the remaining rows, one at a time."""
         k = self.k
-        with k.for_(r, n, "r", scalar=True) as each:
+        with k.for_(r, n, "r", scalar=True) as row:
             if into.watch is not None:
-                into.watch.row(each)
-            k.store(self.chosen, into.count + into.begin, (self.start + each).to(I32))
-            k.set(into.count, into.count + self.passes(each).to(I64))
+                into.watch.row(row)
+            k.store(self.chosen, into.count + into.begin, (self.start + row).to(I32))
+            k.set(into.count, into.count + self.passes(row).to(I64))
 
 
 def chunk_length(left: Value, chunk: int) -> Value:

@@ -54,4 +54,4 @@ def _expressions(window: Reduce) -> Iterator[Expr]:
         if reduction.where is not None:
             yield reduction.where
     yield from (key.expr for key in window.keys)
-    yield from (each for each in (window.where,) if each is not None)
+    yield from (node for node in (window.where,) if node is not None)

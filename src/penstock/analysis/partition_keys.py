@@ -71,7 +71,7 @@ def key_places(program: Program, name: str) -> tuple[int, ...]:
     if isinstance(common, Undivided) or not isinstance(body, Reduce):
         return ()
     origin = _origins(program)[body.source]
-    traced = [_key(each.expr, origin) for each in body.keys]
+    traced = [_key(key.expr, origin) for key in body.keys]
     return tuple(place for place, key in enumerate(traced) if key in common)
 
 
@@ -173,9 +173,9 @@ def _signal_keys(this: Object, body: Signals, origins: Mapping[str, Origin]) -> 
     found = _sampled(body, origins)
     whole = [{name: columns.get(key) for name, columns in found.items()} for key in body.program.keys.names]
     known = frozenset(
-        frozenset((name, expr) for name, expr in each.items() if expr is not None)
-        for each in whole
-        if None not in each.values()
+        frozenset((name, expr) for name, expr in node.items() if expr is not None)
+        for node in whole
+        if None not in node.values()
     )
     return known or Undivided(f"the keys of ~{this.name} are results of windows")
 
@@ -199,7 +199,7 @@ def _key(expr: Expr, origin: Origin) -> Key | None:
     return (
         None
         if None in traced.values()
-        else frozenset((name, each) for name, each in traced.items() if each is not None)
+        else frozenset((name, node) for name, node in traced.items() if node is not None)
     )
 
 
@@ -267,7 +267,7 @@ def _merged(several: Iterable[Origin]) -> Origin:
 def _through(fields: Iterable[Field], origin: Origin) -> Origin:
     made = tuple(fields)
     return {
-        name: {each.name: expr for each in made if (expr := _traced(each.expr, columns)) is not None}
+        name: {field.name: expr for field in made if (expr := _traced(field.expr, columns)) is not None}
         for name, columns in origin.items()
     }
 

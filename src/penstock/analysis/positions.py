@@ -66,7 +66,7 @@ class Positions:
     def grid(self) -> int:
         """The period of all grids combined, in positions."""
         steps = [over.span.every for over in self.overs if isinstance(over.span, Window)]
-        return lcm(*self.steps.values(), *steps, *(pane_of(each, self.steps) for each in self.overs))
+        return lcm(*self.steps.values(), *steps, *(pane_of(over, self.steps) for over in self.overs))
 
     @property
     def marking(self) -> frozenset[str]:
@@ -146,9 +146,9 @@ def _require(condition: bool, otherwise: str) -> None:
 
 def _common(times: Sequence[Time]) -> Time:
     first = times[0]
-    _require(all(each.period is not None for each in times), "time is a column, not pk.every(...)")
+    _require(all(time.period is not None for time in times), "time is a column, not pk.every(...)")
     alike = all(
-        (each.period, each.start, each.unit) == (first.period, first.start, first.unit) for each in times
+        (time.period, time.start, time.unit) == (first.period, first.start, first.unit) for time in times
     )
     _require(alike, "the inputs begin at different times, or have different periods")
     return first
@@ -172,8 +172,10 @@ class _Scale:
                 return Expression(self._accesses(accesses), self._reductions(reductions), fields)
             case Feedback(accesses=accesses, reductions=reductions, fields=fields, own=own, initial=initial):
                 past = tuple(
-                    SelfReference(each.back, self._whole(each.shift, "a shift of past results"))
-                    for each in own
+                    SelfReference(
+                        self_reference.back, self._whole(self_reference.shift, "a shift of past results")
+                    )
+                    for self_reference in own
                 )
                 return Feedback(self._accesses(accesses), self._reductions(reductions), fields, past, initial)
             case Resample() as body:

@@ -80,7 +80,7 @@ class Backfill:
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Read the rows present now, without waiting for more."""
         names = list(self.schema.names if columns is None else columns)
-        return (each.batch.select(names) for each in self.present(self.time, "drop"))
+        return (arrival.batch.select(names) for arrival in self.present(self.time, "drop"))
 
     def present(self, time: str, on_bad: str) -> Iterator[Arrived]:
         """Read history, and the rows that the live source has now."""
@@ -107,9 +107,9 @@ class Backfill:
 
     def following(self, given: Arrived) -> Arrived:
         """Keep live rows from `at` on; assign them to a separate split if they have none."""
-        each = self._from_then_on(given)
-        arrived_rows = each.batch.num_rows or each.bad or each.out
-        return replace(each, split=LIVE) if each.split is None and arrived_rows else each
+        arrival = self._from_then_on(given)
+        arrived_rows = arrival.batch.num_rows or arrival.bad or arrival.out
+        return replace(arrival, split=LIVE) if arrival.split is None and arrived_rows else arrival
 
     def conformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Convert a live batch to the columns of the stream."""
@@ -156,8 +156,8 @@ def in_order(data: Dataset) -> list[tuple[Dataset, int | None]]:
     If a file has no time statistics, keep the given order.
     """
     files: dict[str, list[Fragment]] = {}
-    for each in data.fragments:
-        files.setdefault(each.path, []).append(each)
+    for fragment in data.fragments:
+        files.setdefault(fragment.path, []).append(fragment)
     firsts = {path: _first(fragments) for path, fragments in files.items()}
     reported = {path: first for path, first in firsts.items() if first is not None}
     if len(reported) < len(files):
@@ -169,7 +169,7 @@ def in_order(data: Dataset) -> list[tuple[Dataset, int | None]]:
 
 def _first(fragments: Sequence[Fragment]) -> int | None:
     """Return the first time of a file, None if unknown; a file without timed rows sorts last."""
-    firsts = [each.time_min for each in fragments if each.rows != 0]
+    firsts = [fragment.time_min for fragment in fragments if fragment.rows != 0]
     known = [first for first in firsts if first is not None]
     if len(known) < len(firsts):
         return None
@@ -183,7 +183,7 @@ def backfilled(history: Stream, live: Stream, at: object) -> Stream:
         raise BindingError("the history has no data; begin with pk.scan or pk.from_arrow")
     check(past.schema, future.schema, "the history")
     if past.time.column != future.time.column or any(
-        each.time.implied or each.edges.arrival for each in (past, future)
+        source.time.implied or source.edges.arrival for source in (past, future)
     ):
         raise BindingError(
             f"the history tells time by {past.time.column!r}, what follows by {future.time.column!r}; both must have it in one column"

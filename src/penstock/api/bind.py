@@ -104,7 +104,7 @@ def window_fields(
     exprs: Sequence[object], named: Mapping[str, object], schema: pa.Schema, time: Time, what: str
 ) -> tuple[Field, ...]:
     """Resolve named expressions that may contain aggregates."""
-    pairs = [(_name_of(each, what), column_or_node(each)) for each in flat(exprs)]
+    pairs = [(_name_of(expr, what), column_or_node(expr)) for expr in flat(exprs)]
     pairs += [(name, column_or_node(value)) for name, value in named.items()]
     refuse_twice([name for name, _ in pairs], what)
     _refuse_constants(named, schema, what)

@@ -175,7 +175,7 @@ class _Trial:
             one, other = map(self.plain.result, states)
         except PenstockOverflow:
             return False
-        scale = max((abs(each) for state in states for each in state if _is_finite(each)), default=1)
+        scale = max((abs(part) for state in states for part in state if _is_finite(part)), default=1)
         if not _same(one, other, self.tolerance, max(scale, 1)):
             first, second, third = ([_shown(row) for row in run] for run in runs)
             raise AggregateError(
@@ -230,14 +230,16 @@ def _columns(arity: int, data: object, draw: random.Random) -> tuple[list[list[A
             return [[_made(dtype, draw) for _ in range(POOL)] for dtype in types], types
         case [*given]:
             rows = [argument if isinstance(argument, tuple) else (argument,) for argument in given]
-            columns = [list(each) for each in zip(*rows, strict=True)] if rows else [[] for _ in range(arity)]
+            columns = (
+                [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(arity)]
+            )
             return columns, [_common(column) for column in columns]
     raise AggregateError(f"a {type(data).__name__} is no sample; give a list of values, Arrow data or types")
 
 
 def _common(values: Sequence[object]) -> pa.DataType:
     literals = [literal(value) for value in values]
-    common = common_type([operand_of(each, each.type) for each in literals])
+    common = common_type([operand_of(value, value.type) for value in literals])
     if common is None or (kind_of(common) == "null" and values):
         raise ExpressionTypeError(
             "the values of one argument are of different types, or all null; give values of one type"

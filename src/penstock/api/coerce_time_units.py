@@ -25,7 +25,7 @@ def on_one_clock(first: Plan, second: Plan) -> tuple[Plan, Plan]:
     if _alike(one, other):
         return first, second
     finer = min(one, other, key=_length)
-    both = [_read_as(each, finer.type) for each in (first, second)]
+    both = [_read_as(node, finer.type) for node in (first, second)]
     if both[0] is None or both[1] is None or not _alike(time_of(both[0]), time_of(both[1])):
         raise SchemaMismatchError(
             f"the time columns {one.column!r} ({one.type}) and {other.column!r} ({other.type}) of a join count "

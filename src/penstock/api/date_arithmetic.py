@@ -47,8 +47,8 @@ def _moved(date: Expr, of: pa.DataType, ticks: Expr, dtype: pa.DataType) -> Expr
 
 def _between(a: Expr, first: pa.DataType, b: Expr, second: pa.DataType) -> Expr:
     """Subtract as timestamps in the other operand's unit; in microseconds if both are dates."""
-    units = [each.unit for each in (first, second) if kind_of(each) == "timestamp"]
-    if any(each.tz is not None for each in (first, second) if kind_of(each) == "timestamp"):
+    units = [dtype.unit for dtype in (first, second) if kind_of(dtype) == "timestamp"]
+    if any(dtype.tz is not None for dtype in (first, second) if kind_of(dtype) == "timestamp"):
         return Call("sub", (a, b))  # a date has no zone: rejected later
     goal = pa.timestamp(units[0] if units else "us")
     return Call("sub", (_cast(a, first, goal), _cast(b, second, goal)))

@@ -193,7 +193,7 @@ def bind_all(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[str
         return stream.bound
     sources = {source.name: source for source in stream.named.sources}
     known, passed = stream.data, named_bindings(sources, data, bindings)
-    given = {**known, **{name: following(known.get(name), each) for name, each in passed.items()}}
+    given = {**known, **{name: following(known.get(name), value) for name, value in passed.items()}}
     missing = [name for name in sources if name not in given]
     if missing:
         raise BindingError(
@@ -204,7 +204,7 @@ def bind_all(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[str
     bound = {name: _bound_to(source, given[name]) for name, source in sources.items()}
     for name, source in sources.items():
         check(bound[name].schema, source.schema, f"the data of stream {name!r}")
-    if not passed and all(isinstance(each, InMemory) for each in bound.values()):
+    if not passed and all(isinstance(item, InMemory) for item in bound.values()):
         stream.bound = bound
     return bound
 
@@ -247,7 +247,7 @@ def _no_such_stream(name: object, sources: Mapping[str, Source]) -> BindingError
     among = f"(streams: {', '.join(map(repr, sources))})"
     if not isinstance(name, str):
         return BindingError(f"this query reads no stream {name!r} {among}")
-    owner = next((each for each, source in sources.items() if name in source.schema.names), None)
+    owner = next((stream for stream, source in sources.items() if name in source.schema.names), None)
     if owner is not None:
         return BindingError(
             f"data is given by the name of its stream {among}, and {name!r} is a column of {owner!r}: "

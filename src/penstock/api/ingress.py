@@ -185,7 +185,7 @@ def following(gates: Mapping[str, Ingress], now: int) -> list[pa.RecordBatch]:
     awake = [gate for gate in gates.values() if not gate.silent(now)]
     made = []
     for gate in silent:
-        others = [each.watermark for each in awake if each.source.time.unit == gate.source.time.unit]
+        others = [other.watermark for other in awake if other.source.time.unit == gate.source.time.unit]
         if others and min(others) > gate.watermark:
             made += gate.session.advance(min(others), gate.source.name)
     return made

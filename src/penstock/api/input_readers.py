@@ -35,8 +35,8 @@ def inputs_of(source: Source, data: Bound, compiled: Compiled, metrics: Metrics)
 
 def refuse_endless(bound: Mapping[str, Bound]) -> None:
     """Reject a restart from state with data that would be read from its beginning again."""
-    for name, each in bound.items():
-        if getattr(each, "endless", False):
+    for name, data in bound.items():
+        if getattr(data, "endless", False):
             raise UnsupportedError(
                 f"a state does not say how far stream {name!r} was read, and all of it would count twice; "
                 "go on with to_spark(spark), whose checkpoint does, or push batches with open(state=)"

@@ -118,7 +118,7 @@ def joined(
 
 def _met(first: Plan, second: Plan, names: tuple[object, object], on: object, options: Options) -> Plan:
     first, second, keys = common_keys(first, second, *names, _called(on))
-    tables = [not sources_of(each) for each in (first, second)]
+    tables = [not sources_of(side) for side in (first, second)]
     if any(tables):
         return _looked_up(first, second, keys, tables, options)
     first, second = on_one_clock(first, second)
@@ -229,7 +229,7 @@ def _condition(where: object, first: Plan, second: Plan) -> ex.Expr | None:
 def _require_sides(where: object, first: Plan, second: Plan, pair: pa.Schema) -> None:
     """Reject columns without `pk.left` or `pk.right`."""
     named = ex.columns_of(column_or_node(where))
-    for name in sorted(each for each in named if isinstance(each, str) and each not in pair.names):
+    for name in sorted(name for name in named if isinstance(name, str) and name not in pair.names):
         sides = [("left", schema_of(first)), ("right", schema_of(second))]
         found = [f"pk.{side}({name!r})" for side, schema in sides if name in schema.names]
         if found:
@@ -257,7 +257,7 @@ def interval(within: object, plan: Plan) -> Within:
     """Convert within=(lo, hi) to ticks of a stream's time."""
     if not isinstance(within, (tuple, list)) or len(within) != 2:
         raise WindowError("within= takes two durations, such as ('-5s', '5s')")
-    lo, hi = (to_ticks(each, time_of(plan), "an end of within=") for each in within)
+    lo, hi = (to_ticks(bound, time_of(plan), "an end of within=") for bound in within)
     if lo > hi:
         raise WindowError(f"within={tuple(within)!r} ends before it begins; give the earlier end first")
     return Within(lo, hi)
@@ -267,7 +267,7 @@ def _windows(first: Plan, second: Plan, window: object) -> InWindow:
     if isinstance(window, (tuple, list)):
         if len(window) != 2:
             raise WindowError("window= takes one window, or two: (left, right)")
-        one, other = (window_spec(each).resolve(time_of(first)) for each in window)
+        one, other = (window_spec(side).resolve(time_of(first)) for side in window)
         _require_common_ends(one, other)
         return InWindow(one, other)
     both = window_spec(window).resolve(time_of(first))

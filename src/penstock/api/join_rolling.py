@@ -68,10 +68,10 @@ def rolling_fields(
 ) -> tuple[Field, ...]:
     """Resolve aggregates over the right stream, and the expressions around them over the left."""
     found: list[ex.Aggregate] = []
-    given = [_outside(each, found) for each in flat(exprs)]
-    given_by_name = {name: _outside(Expr(node_of(each)), found) for name, each in named.items()}
+    given = [_outside(expr, found) for expr in flat(exprs)]
+    given_by_name = {name: _outside(Expr(node_of(expr)), found) for name, expr in named.items()}
     over = schema_of(second)
-    aggregates = [bound(each, over, time_of(second)) for each in found]
+    aggregates = [bound(aggregate, over, time_of(second)) for aggregate in found]
     hidden = [pa.field(_hidden(i), type_of(aggregate, over)) for i, aggregate in enumerate(aggregates)]
     scope = pa.schema([*schema_of(first), *hidden])
     fields = window_fields(given, given_by_name, scope, time_of(first), "agg after join_rolling")

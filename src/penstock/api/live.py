@@ -232,7 +232,7 @@ class Live(Savable):
         if history is None:
             return [made for part in _parts(data, gate) for made in gate.push(part, now)]
         arrived = (history.following(Arrived(history.conformed(part))) for part in _parts(data, gate))
-        return [made for each in arrived for made in gate.take(each, now)]
+        return [made for arrival in arrived for made in gate.take(arrival, now)]
 
     @_alone
     def follow(self, name: str, history: Backfill, read: bool) -> None:
@@ -241,7 +241,7 @@ class Live(Savable):
         The next push also returns the results of the history.
         """
         past = history.past(self._sources[name].on_bad) if read else ()
-        made = [made for each in past for made in self._take(name, each)]
+        made = [made for arrival in past for made in self._take(name, arrival)]
         self._owed += made
         self._histories[name] = history
         self._timed = True
@@ -309,7 +309,9 @@ class Live(Savable):
         gate = self._gates[name]
         whole_rows = name in self._histories
         needed = gate.source.given if whole_rows else gate.needed
-        schema = writable(pa.schema([each for each in needed if each.name in gate.source.given.names]), name)
+        schema = writable(
+            pa.schema([field for field in needed if field.name in gate.source.given.names]), name
+        )
         return Writer(schema, whole(capacity, "capacity", 1), partial(commit, name, schema))
 
     @_alone
@@ -379,9 +381,9 @@ def clock_of(stream: Stream, given: Mapping[str, Any]) -> Clock | None:
 def open_live(stream: Stream, engine: Engine | None, state: object, clock: Clock | None = None) -> Live:
     """Open a query for pushing. Read the history of a stream now, unless a state includes it."""
     live = Live(stream, engine, state, clock or clock_of(stream, {}))
-    for name, each in stream.data.items():
-        if isinstance(each, Backfill):
-            live.follow(name, each, read=state is None)
+    for name, data in stream.data.items():
+        if isinstance(data, Backfill):
+            live.follow(name, data, read=state is None)
     return live
 
 

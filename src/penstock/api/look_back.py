@@ -84,7 +84,7 @@ class LookingBack(Unfinished):
 
 
 def _names(fields: Sequence[Sequence[Field]]) -> list[str]:
-    return [each.name for several in fields for each in several]
+    return [field.name for several in fields for field in several]
 
 
 def look_back(
@@ -101,10 +101,10 @@ def look_back(
     late = 0 if delay is None else to_ticks(delay, time, "the delay of rolling")
     if late < 0:
         raise WindowError(f"the delay of rolling is {delay!r}; it cannot be negative")
-    spans = tuple(_span(each, closed, late, time) for each in sizes)
+    spans = tuple(_span(length, closed, late, time) for length in sizes)
     if not isinstance(size, (list, tuple)):
         return LookingBack(stream, spans, None, by)
-    labels = tuple(_label(each) for each in sizes)
+    labels = tuple(_label(length) for length in sizes)
     refuse_twice(labels, "the sizes of rolling")
     return LookingBack(stream, spans, labels, by)
 

@@ -41,7 +41,7 @@ class Named:
 
 def _names_of(plan: Plan) -> dict[str, str]:
     """Map every stream and table of a plan to its name."""
-    streams, tables = ([each.name for each in found] for found in (sources_of(plan), tables_of(plan)))
+    streams, tables = ([leaf.name for leaf in found] for found in (sources_of(plan), tables_of(plan)))
     taken = {str(name) for name in (*streams, *tables) if not isinstance(name, Unnamed)}
     return _numbered(streams, "stream_{}", taken) | _numbered(tables, "table_{}", taken)
 

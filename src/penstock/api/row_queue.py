@@ -137,5 +137,5 @@ def joined(given: list[Given]) -> list[Given]:
 def _one(run: list[Given]) -> list[Given]:
     if len(run) == 1:
         return run
-    table = pa.Table.from_batches([each.batch for each in run]).combine_chunks()
+    table = pa.Table.from_batches([entry.batch for entry in run]).combine_chunks()
     return [Given(run[0].stream, batch, run[0].arrived) for batch in table.to_batches()]

@@ -40,7 +40,7 @@ def selected(plan: Plan, exprs: Sequence[object], named: Mapping[str, object]) -
     fields = row_fields(exprs, named, schema, time_of(plan), "select")
     chosen = {field.expr for field in fields}
     kept = [Field(name, Column(name)) for name in _time_columns(plan) if Column(name) not in chosen]
-    refuse_twice([each.name for each in (*kept, *fields)], "select (which keeps the time column)")
+    refuse_twice([field.name for field in (*kept, *fields)], "select (which keeps the time column)")
     return projected(plan, (*kept, *fields))
 
 
@@ -88,7 +88,7 @@ def dropped(plan: Plan, names: Sequence[str]) -> Plan:
 def renamed(plan: Plan, names: Mapping[str, str]) -> Plan:
     """Rename columns."""
     schema = schema_of(plan)
-    if not isinstance(names, Mapping) or not all(isinstance(each, str) for each in names.values()):
+    if not isinstance(names, Mapping) or not all(isinstance(new, str) for new in names.values()):
         raise ExpressionTypeError("rename takes a mapping from the old name to the new, both strings")
     for name in names:
         column_type(name, schema)
@@ -136,7 +136,7 @@ def _require_one_time(first: Time, other: Time) -> None:
 
 def _require_one_sequence(plans: Sequence[Plan]) -> None:
     """Reject sequences that cannot be ordered together: numbers and strings."""
-    types = sorted({str(each) for plan in plans for each in sequences_of(plan)})
+    types = sorted({str(dtype) for plan in plans for dtype in sequences_of(plan)})
     if len(types) > 1:
         raise SchemaMismatchError(
             f"union needs sequences of one type on all sides, but they are {' and '.join(types)}; "

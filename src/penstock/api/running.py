@@ -166,7 +166,7 @@ def run(
     given = _behind_history(stream, named_bindings(named, batches, sources))
     lazy = {name: _lazily(argument, named[name]) for name, argument in given.items()}
     live = Live(stream, engine, state, clock_of(stream, given))
-    inputs = {name: each for name, each in lazy.items() if each is not None}
+    inputs = {name: iterator for name, iterator in lazy.items() if iterator is not None}
     rest = {name: argument for name, argument in given.items() if lazy[name] is None}
     inputs |= _bound_inputs(stream, live, rest, set(inputs), state is not None)
     # Several streams are interleaved batch by batch, so their batches are not merged.
@@ -180,7 +180,7 @@ def run(
 
 def _behind_history(stream: Stream, given: Mapping[str, Any]) -> dict[str, Any]:
     """Convert data passed to a stream with a history into its live side."""
-    known = {name: each for name, each in stream.data.items() if hasattr(each, "followed_by")}
+    known = {name: data for name, data in stream.data.items() if hasattr(data, "followed_by")}
     sources = {source.name: source for source in stream.named.sources}
     return {
         name: _side(argument, known[name], sources[name]) if name in known else argument
@@ -228,7 +228,7 @@ def _lazily(data: Any, source: Source) -> Iterator[pa.RecordBatch] | None:
         raise BindingError(
             f"{shown(data)} is neither Arrow data nor an iterable of record batches or rows; give a pyarrow table or reader, or a list of batches"
         )
-    return (part for each in data for part in parts_of(each, source))
+    return (part for item in data for part in parts_of(item, source))
 
 
 def parts_of(data: Any, source: Source) -> Iterable[pa.RecordBatch]:

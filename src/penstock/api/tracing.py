@@ -51,9 +51,9 @@ class Function:
             raise self.error(f"its parameters are not known; wrap it in a lambda ({error})") from error
         needed = [argument for argument in given if argument.default is argument.empty]
         odd = [
-            each.name
-            for each in needed
-            if each.kind not in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+            parameter.name
+            for parameter in needed
+            if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         ]
         if odd:
             raise self.error(f"write its parameters out, one by one, instead of {', '.join(odd)}")

@@ -35,7 +35,7 @@ def calibrate(
         progress(name)
         workload = micro.make(name)
         measured += [
-            measure(field, each, repeat) for field in fields for each in (workload, workload.at_rest())
+            measure(field, variant, repeat) for field in fields for variant in (workload, workload.at_rest())
         ]
     ordered = list(_in_order(fields, scale, progress, repeat))
     return Calibration(measured, ordered, trees_of(measured, ordered))
@@ -52,5 +52,7 @@ def _in_order(
 
 def trees_of(measured: Sequence[Measured], ordered: Sequence[Measured]) -> dict[str, Tree]:
     """A tree for each target, and that of pairs in order."""
-    trees = {target: train_tree([each.point(target) for each in measured]) for target in TARGETS}
-    return {**trees, IN_ORDER: train_tree([each.point("throughput") for each in ordered])}
+    trees = {
+        target: train_tree([measurement.point(target) for measurement in measured]) for target in TARGETS
+    }
+    return {**trees, IN_ORDER: train_tree([measurement.point("throughput") for measurement in ordered])}

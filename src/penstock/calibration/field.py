@@ -48,9 +48,9 @@ def open_join_field(threads: int) -> JoinField:
         name: in_order(name, kernel_factory, partition_kernels(kernel_factory, threads)) for name in made
     }
     field = JoinField(kernels, made, ordered, threads)
-    for each in made.values():
-        if isinstance(each, Lazy):
-            each.clock = field.clock
+    for run in made.values():
+        if isinstance(run, Lazy):
+            run.clock = field.clock
     return field
 
 
@@ -107,7 +107,7 @@ def measure(
 def share_twins(runs: dict[str, Run]) -> None:
     """Give both schemes the better run: with one worker there is nothing to distribute, and jm and jb are one program."""
     for name in ("shj", "pmj"):
-        twins = [runs[each] for each in (f"{name}_jm", f"{name}_jb") if each in runs]
+        twins = [runs[twin] for twin in (f"{name}_jm", f"{name}_jb") if twin in runs]
         if twins:
             best = min(twins, key=lambda run: run.busy)
             runs |= {twin.algorithm: replace(best, algorithm=twin.algorithm) for twin in twins}

@@ -33,7 +33,7 @@ def examine_cluster(master: str, paths: Sequence[str], ship: bool) -> None:
     console.print(table(found))
     for line in problems(found):
         console.print(line, style="bold red", markup=False, soft_wrap=True)
-    if any(each.obstacle(streaming=True) for each in found):
+    if any(executor.obstacle(streaming=True) for executor in found):
         raise typer.Exit(1)
 
 
@@ -59,15 +59,15 @@ def table(executors: Sequence[Executor]) -> Table:
 
 def rows(executors: Sequence[Executor]) -> Iterator[tuple[str, Callable[[Executor], str]]]:
     """Yield the names of the rows, with what each says of an executor."""
-    yield "python", lambda each: f"{each.python} on {each.system} {each.machine}"
-    yield "processor", lambda each: f"{each.cores} cores, {vectors(each)}"
-    yield "memory", lambda each: f"{each.memory / 1e9:.1f} GB"
-    yield "clock", lambda each: "as here" if abs(each.late) < _LATE else f"{each.late:+.1f} s"
-    yield "penstock", lambda each: each.penstock or "missing"
+    yield "python", lambda executor: f"{executor.python} on {executor.system} {executor.machine}"
+    yield "processor", lambda executor: f"{executor.cores} cores, {vectors(executor)}"
+    yield "memory", lambda executor: f"{executor.memory / 1e9:.1f} GB"
+    yield "clock", lambda executor: "as here" if abs(executor.late) < _LATE else f"{executor.late:+.1f} s"
+    yield "penstock", lambda executor: executor.penstock or "missing"
     for name in PACKAGES:
-        yield name, lambda each, name=name: each.versions[name] or "-"  # type: ignore[misc]
+        yield name, lambda executor, name=name: executor.versions[name] or "-"  # type: ignore[misc]
     for path in dict.fromkeys(path for executor in executors for path in executor.paths):
-        yield path, lambda each, path=path: each.paths[path]  # type: ignore[misc]
+        yield path, lambda executor, path=path: executor.paths[path]  # type: ignore[misc]
 
 
 def vectors(executor: Executor) -> str:

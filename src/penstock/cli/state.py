@@ -21,30 +21,30 @@ def list_shards(checkpoint: str, batch: int | None) -> None:
 def show_tables(checkpoint: str, batch: int | None, table: str | None, shard: int | None, limit: int) -> None:
     """Print the tables of each shard."""
     console, found = Console(), _read(checkpoint, batch)
-    chosen = [each for each in found if shard in (None, each.label)]
+    chosen = [shard_state for shard_state in found if shard in (None, shard_state.label)]
     if not chosen:
         raise CommandError(
-            f"there is no shard {shard}; there are {', '.join(str(each.label) for each in found)}"
+            f"there is no shard {shard}; there are {', '.join(str(shard_state.label) for shard_state in found)}"
         )
-    names = sorted({name for each in chosen for name in each.contents})
+    names = sorted({name for shard_state in chosen for name in shard_state.contents})
     if table is not None and table not in names:
         raise CommandError(f"there is no table {table!r}; there are {', '.join(names)}")
-    for each in chosen:
-        for name, rows in each.contents.items():
+    for shard_state in chosen:
+        for name, rows in shard_state.contents.items():
             if table in (None, name):
-                console.print(f"shard {each.label}, {name}", style="bold", markup=False)
+                console.print(f"shard {shard_state.label}, {name}", style="bold", markup=False)
                 print_table(console, rows, limit)
 
 
 def listed(found: list[ShardState]) -> pa.Table:
     """Describe shards as a table: size, rows, counts and latest times."""
     columns: dict[str, list[object]] = {
-        "shard": [each.label for each in found],
-        "partition": [each.partition for each in found],
-        "bytes": [each.size for each in found],
-        "rows": [_rows(each) for each in found],
-        **{name: [each.counts.get(name, 0) for each in found] for name in _COUNTS},
-        "latest": [_latest(each) for each in found],
+        "shard": [shard_state.label for shard_state in found],
+        "partition": [shard_state.partition for shard_state in found],
+        "bytes": [shard_state.size for shard_state in found],
+        "rows": [_rows(shard_state) for shard_state in found],
+        **{name: [shard_state.counts.get(name, 0) for shard_state in found] for name in _COUNTS},
+        "latest": [_latest(shard_state) for shard_state in found],
     }
     return pa.table(columns)
 

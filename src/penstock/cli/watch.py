@@ -83,7 +83,7 @@ class Watch:
         for made in self.run.pushes():
             ended = self.now()
             took = max(took, ended - begun) if made else took
-            self.latest = next((each for each in reversed(made) if each.num_rows), self.latest)
+            self.latest = next((batch for batch in reversed(made) if batch.num_rows), self.latest)
             due = ended - self._seen[0] >= every
             yield made, self._glance(took, ended) if due else None
             took = 0.0 if due else took

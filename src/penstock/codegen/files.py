@@ -96,7 +96,7 @@ class ObjectFiles:
         for file, status in self._listed(".tmp"):
             if now - status.st_mtime > _ABANDONED:
                 Path(file).unlink(missing_ok=True)
-        recent = sorted(self._listed(SUFFIX), key=lambda each: each[1].st_mtime_ns, reverse=True)
+        recent = sorted(self._listed(SUFFIX), key=lambda listed: listed[1].st_mtime_ns, reverse=True)
         total = 0
         for place, (file, status) in enumerate(recent):
             total += status.st_size

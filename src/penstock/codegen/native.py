@@ -64,7 +64,7 @@ class Arguments:
         self._params = tuple((param.name, _width(param)) for param in kernel.params)
         names = [param.name for param in kernel.params]
         self._places = {name: place for place, name in enumerate(names)}
-        self._limits = [names.index(each) for each in ("lo", "hi") if each in names]
+        self._limits = [names.index(name) for name in ("lo", "hi") if name in names]
         self._frame = _words(kernel.params)
         self._literals = _words(kernel.literals).pack(*(literal.value for literal in kernel.literals))
 

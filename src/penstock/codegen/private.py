@@ -29,9 +29,9 @@ def private_directory(directory: Path) -> tuple[Path | None, str]:
 
 def _make(directory: Path) -> None:
     """Create a directory and its missing parents with mode 0700, whatever the umask is."""
-    for each in reversed([directory, *directory.parents]):
-        if not each.is_dir():
-            each.mkdir(mode=0o700, exist_ok=True)
+    for parent in reversed([directory, *directory.parents]):
+        if not parent.is_dir():
+            parent.mkdir(mode=0o700, exist_ok=True)
 
 
 def _own_problem(directory: Path) -> str:

@@ -200,8 +200,8 @@ class _Together(_Code):
         members = b.bitcast(given, _MEMBER.as_pointer())
         started, waited = self.variable("started"), self.variable("waited")
         self.asked = self.variable("asked")
-        for each in (started, waited):
-            self.add(each, _I64(1))
+        for counter in (started, waited):
+            self.add(counter, _I64(1))
         with self.loop(lambda: b.icmp_signed("<", self.get(started), many)):
             self._start(self.get(started), members, threads)
             self.add(started, _I64(1))

@@ -159,8 +159,8 @@ def statements(body: Block) -> int:
     while waiting:
         block = waiting.pop()
         count += len(block)
-        for each in block:
-            match each:
+        for statement in block:
+            match statement:
                 case If(then=then, orelse=orelse):
                     waiting += [then, orelse]
                 case For(body=inner) | While(body=inner):

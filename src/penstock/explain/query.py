@@ -140,7 +140,7 @@ def _reasons(node: ph.Node, plan: ph.Plan, report: JoinReport | None) -> list[st
 
 def _algorithms(node: ph.Node, plan: ph.Plan) -> list[str]:
     """Return the algorithm of each reduction, with the reason, as the query wrote the reduction."""
-    chosen = [each for each in node.choices if each.what.startswith("reduction")]
+    chosen = [choice for choice in node.choices if choice.what.startswith("reduction")]
     return [
         f"#{place} {_partial(aggregate.function, aggregate.args, aggregate.where)}: {choice.taken}; {choice.reason}"
         for place, (aggregate, choice) in enumerate(zip(aggregates(node, plan), chosen, strict=True))
@@ -192,7 +192,9 @@ def _pane_memory(window: Window) -> str:
     )
     held = f"panes of open windows x keys x {cell} bytes"
     scratch = window.emit(frozenset(), False, window.op.merging, window.op.key_table).scratch
-    deep, flat = (sum(_bytes(each.type) for each in scratch if each.deep is kind) for kind in (True, False))
+    deep, flat = (
+        sum(_bytes(buffer.type) for buffer in scratch if buffer.deep is kind) for kind in (True, False)
+    )
     rows = panes_per_window(window.op.window) + 1
     stacked = [f"{rows} x keys x {deep} bytes"] if deep else []
     single = [f"keys x {flat} bytes"] if flat else []

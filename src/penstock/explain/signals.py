@@ -26,7 +26,7 @@ def signal_reasons(op: ph.Signals, node: ph.Node, sources: Sequence[ph.Node]) ->
         return _dense_reasons(op, sources)
     evaluation, *reductions = node.choices
     lines = [
-        *(f"not by positions: {each.reason}" for each in evaluation.rejected),
+        *(f"not by positions: {rejected.reason}" for rejected in evaluation.rejected),
         "points in partitions: samples wait for the watermark, then lie key by key in order of time",
     ]
     for obj in op.program.objects:
@@ -84,15 +84,15 @@ def _dense_reasons(op: ph.Signals, sources: Sequence[ph.Node]) -> list[str]:
     ]
 
 
-def _object_reasons(each: temporal.Object, chosen: Sequence[ph.Choice]) -> list[str]:
-    match each.body:
+def _object_reasons(this: temporal.Object, chosen: Sequence[ph.Choice]) -> list[str]:
+    match this.body:
         case temporal.Expression(accesses=accesses, reductions=reductions):
             walks = (
-                f"~{each.name}: one loop that jumps from change to change of {_reads(accesses, reductions)}"
+                f"~{this.name}: one loop that jumps from change to change of {_reads(accesses, reductions)}"
             )
             return [walks, *_reduction_reasons(reductions, chosen)]
         case temporal.Feedback(reductions=reductions):
-            serial = f"~{each.name}: one sample after the other, as each reads results before it"
+            serial = f"~{this.name}: one sample after the other, as each reads results before it"
             return [serial, *_reduction_reasons(reductions, chosen)]
         case _:
             return []

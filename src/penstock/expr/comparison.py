@@ -30,9 +30,9 @@ def equality_key(value: Any) -> Any:
     """
     match value:
         case list() | tuple():
-            return [equality_key(each) for each in value]
+            return [equality_key(item) for item in value]
         case dict():
-            return {name: equality_key(each) for name, each in value.items()}
+            return {name: equality_key(item) for name, item in value.items()}
         case _:
             return order_key(value)
 

@@ -87,7 +87,7 @@ class Definition:
     def undoes(self) -> bool:
         """Whether `remove` is exact: floats keep rounding errors, and a null component stays null."""
         nodes = [node for exprs in self.steps.values() for expr in exprs for node in walk(expr)]
-        floats = any(kind_of(each) == "float" for each in self.state)
+        floats = any(kind_of(dtype) == "float" for dtype in self.state)
         return self.remove is not None and not floats and not any(map(_may_make_null, (*nodes, *self.init)))
 
     def typed(self, args: Iterable[pa.DataType]) -> Definition:
@@ -123,7 +123,7 @@ def _with_types(definition: Definition, args: Types) -> Definition:
 
 def _scope(state: Types, args: Types) -> pa.Schema:
     kinds = ((state_column, state), (other_column, state), (argument_column, args))
-    return pa.schema([(name(i).name, each) for name, types in kinds for i, each in enumerate(types)])
+    return pa.schema([(name(i).name, dtype) for name, types in kinds for i, dtype in enumerate(types)])
 
 
 def _expressions(definition: Definition) -> Iterator[Expr]:
@@ -156,7 +156,7 @@ def _may_make_null(node: Expr) -> bool:
 
 def _state_types(definition: Definition, args: Types) -> Types:
     """Widen the state types to a fixpoint: null < bool and integers < float64, so this terminates."""
-    types = tuple(_widest(each.type) for each in definition.init)
+    types = tuple(_widest(literal.type) for literal in definition.init)
     while (wider := _widened(definition, types, _scope(types, args))) != types:
         types = wider
     for place, dtype in enumerate(types):
@@ -211,7 +211,7 @@ def _resolved(definition: Definition, state: Types, scope: pa.Schema) -> Definit
 
     return replace(
         definition,
-        init=tuple(_converted(each, dtype) for each, dtype in zip(definition.init, state, strict=True)),
+        init=tuple(_converted(literal, dtype) for literal, dtype in zip(definition.init, state, strict=True)),
         add=components(definition.add) or (),
         merge=components(definition.merge),
         remove=components(definition.remove),
@@ -231,7 +231,7 @@ class Plain:
 
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
-        self.init: State = tuple(each.value for each in definition.init)
+        self.init: State = tuple(literal.value for literal in definition.init)
         self._result = evaluator(definition.result, definition.scope)
         self._steps = {name: self._step(exprs) for name, exprs in definition.steps.items()}
 

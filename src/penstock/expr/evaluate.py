@@ -120,7 +120,7 @@ def _call(call: Call, inner: _Inner) -> _Step:
 
     def value(row: Row, reduced: Sequence[Any], known: dict[int, Any]) -> Any:
         values = [arg(row, reduced, known) for arg in args]
-        if function.strict and any(each is None for each in values):
+        if function.strict and any(value is None for value in values):
             return None
         return function.define(setting, *values)
 
@@ -152,6 +152,6 @@ def _membership(node: IsIn, inner: _Inner) -> _Step:
         given = member(row, reduced, known)
         if given is None:
             return None
-        return any(compare(given, each.value, (source, each.type)) == 0 for each in node.values)
+        return any(compare(given, value.value, (source, value.type)) == 0 for value in node.values)
 
     return value

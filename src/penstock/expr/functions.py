@@ -140,5 +140,5 @@ _TEXTS = (
 )
 
 FUNCTIONS: dict[str, Function] = {
-    each.name: each for each in (*_ARITHMETIC, *_COMPARISONS, *_LOGIC, *_NESTED, *_TIMES, *_TEXTS)
+    function.name: function for function in (*_ARITHMETIC, *_COMPARISONS, *_LOGIC, *_NESTED, *_TIMES, *_TEXTS)
 }

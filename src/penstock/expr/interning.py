@@ -118,7 +118,7 @@ def ordered(roots: Iterable[N], below: Callable[[N], Sequence[N]]) -> list[N]:
     waiting = [*roots][::-1]
     while waiting:
         node = waiting[-1]
-        missing = () if id(node) in found else [each for each in below(node) if id(each) not in found]
+        missing = () if id(node) in found else [child for child in below(node) if id(child) not in found]
         if missing:
             waiting.extend(reversed(missing))
         else:

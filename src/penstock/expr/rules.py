@@ -50,8 +50,8 @@ def common_type(operands: Sequence[Operand]) -> pa.DataType | None:
     typed = [operand for operand in operands if operand.kind != "null"]
     if not typed:
         return pa.null()
-    kinds = {each.kind for each in typed}
-    if all(each.type == typed[0].type for each in typed):
+    kinds = {operand.kind for operand in typed}
+    if all(operand.type == typed[0].type for operand in typed):
         return typed[0].type
     if kinds <= NUMBERS - {"bool"}:
         return number_type(typed)
@@ -64,7 +64,7 @@ def common_type(operands: Sequence[Operand]) -> pa.DataType | None:
 
 def type_of_both(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
     """Return the type of a column that holds the values of two columns, with dictionaries decoded."""
-    return first if first == second else common_type([Operand(value_type(each)) for each in (first, second)])
+    return first if first == second else common_type([Operand(value_type(side)) for side in (first, second)])
 
 
 def _finest(operands: Sequence[Operand]) -> pa.DataType | None:

@@ -40,7 +40,11 @@ def quoted(text: str, mark: str = '"') -> str:
     '"two\\\\nlines"'
     """
     body = json.dumps(text, ensure_ascii=False)[1:-1]
-    return mark + "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in body) + mark
+    return (
+        mark
+        + "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in body)
+        + mark
+    )
 
 
 def show(expr: Expr) -> str:

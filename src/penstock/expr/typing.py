@@ -61,9 +61,9 @@ def _inferred(expr: Composite, schema: pa.Schema, reduced: Sequence[pa.DataType]
         # The arguments of an aggregate are typed in another scope.
         below = [] if isinstance(node, Aggregate) else composites(node)
         return [
-            each
-            for each in below
-            if (known := each.facts.get("type")) is None or known[0] is not schema or known[1] is not reduced
+            child
+            for child in below
+            if (known := child.facts.get("type")) is None or known[0] is not schema or known[1] is not reduced
         ]
 
     dtype = None
@@ -143,7 +143,7 @@ def _call_type(call: Call, schema: pa.Schema, reduced: Sequence[pa.DataType]) ->
 
 
 def _no_member(call: Call, dtype: pa.StructType) -> UnknownColumnError:
-    name, names = str(dict(call.options)["name"]), [each.name for each in dtype]
+    name, names = str(dict(call.options)["name"]), [field.name for field in dtype]
     if name in names:
         return UnknownColumnError(
             f"the struct has several fields {name!r}, in {show(call)}; rename all but one"

@@ -133,7 +133,7 @@ def _merge(branches: Sequence[Sequence[Sample]]) -> list[Sample]:
 
 def _samples(body: Samples, source: Iterable[Sample], schema: pa.Schema) -> list[Sample]:
     fill = record(body.fields, schema)
-    return [Sample(fill(each.row), each.rank) for each in kept(body.where, source, schema)]
+    return [Sample(fill(sample.row), sample.rank) for sample in kept(body.where, source, schema)]
 
 
 # --- windows ----------------------------------------------------------------------------------------
@@ -164,11 +164,11 @@ def _attach(body: Attach, source: list[Sample], origin: Object) -> list[Sample]:
     for window, _, group in _windows(body, source, origin):
         reduced = reduced_over(body.reductions, [group], origin.schema)
         found += [
-            (window[::-1], arrived[id(each)], each, fill(each.row | _bounds(window), reduced))
-            for each in group
+            (window[::-1], arrived[id(sample)], sample, fill(sample.row | _bounds(window), reduced))
+            for sample in group
         ]
-    found.sort(key=lambda each: each[:2])
-    return [Sample(row, ((), window, *each.rank)) for window, _, each, row in found]
+    found.sort(key=lambda entry: entry[:2])
+    return [Sample(row, ((), window, *sample.rank)) for window, _, sample, row in found]
 
 
 def _lookback(body: Lookback, source: list[Sample], origin: Object) -> list[Sample]:
@@ -177,10 +177,10 @@ def _lookback(body: Lookback, source: list[Sample], origin: Object) -> list[Samp
     found: list[tuple[int, Sample]] = []
     for rows in _partitions(body, source, origin).values():
         for place, (time, sample) in enumerate(rows):
-            spans = [[each for _, each in behind(span, rows, place)] for span in body.spans]
+            spans = [[row for _, row in behind(span, rows, place)] for span in body.spans]
             reduced = reduced_over(body.reductions, spans, origin.schema)
             found.append((time, Sample(fill(sample.row, reduced), sample.rank)))
-    return [sample for _, sample in sorted(found, key=lambda each: (each[0], each[1].rank))]
+    return [sample for _, sample in sorted(found, key=lambda entry: (entry[0], entry[1].rank))]
 
 
 def _apply(body: Apply, source: list[Sample], this: Object, origin: Object) -> list[Sample]:
@@ -191,7 +191,7 @@ def _apply(body: Apply, source: list[Sample], this: Object, origin: Object) -> l
     for window, key, group in _windows(body, source, origin):
         head = _bounds(window) | {name: canonical(v) for name, v in keys(group[0].row).items()}
         made = as_table(
-            body.function(to_table([each.row for each in group], origin.schema)), this.schema, given
+            body.function(to_table([sample.row for sample in group], origin.schema)), this.schema, given
         )
         for position, row in enumerate(to_rows(made)):
             results.append(Sample(head | row, ((), window[0], *key, position)))
@@ -204,7 +204,7 @@ def _windows(
     """List windows and keys by window end, window start and key, each with its samples in order."""
     found = windows_of(body.domain, _partitions(body, source, origin))
     several = [(window, key, rows) for key, members in found.items() for window, rows in members]
-    several.sort(key=lambda each: (each[0][1], each[0][0], each[1]))
+    several.sort(key=lambda entry: (entry[0][1], entry[0][0], entry[1]))
     return [(window, key, [sample for _, sample in rows]) for window, key, rows in several]
 
 
@@ -214,9 +214,11 @@ def _partitions(
     """Group the samples that pass `where` by key, each group in order of time; drop samples without a time."""
     keys = record(body.keys, origin.schema)
     counting = kept(body.where, source, origin.schema)
-    timed = [(at, each) for each in counting if (at := _moment(each.row, body, origin.time)) is not None]
+    timed = [
+        (at, member) for member in counting if (at := _moment(member.row, body, origin.time)) is not None
+    ]
     found: dict[Rank, list[tuple[int, Sample]]] = {}
-    for at, sample in sorted(timed, key=lambda each: (each[0], each[1].rank)):
+    for at, sample in sorted(timed, key=lambda entry: (entry[0], entry[1].rank)):
         found.setdefault(_key(keys(sample.row)), []).append((at, sample))
     return found
 
@@ -241,7 +243,7 @@ def _key(values: Row) -> Rank:
 
 
 def _in_order(samples: Iterable[Sample], time: Time) -> list[Sample]:
-    return sorted(samples, key=lambda each: (ordering(time_at(each.row, time)), each.rank))
+    return sorted(samples, key=lambda sample: (ordering(time_at(sample.row, time)), sample.rank))
 
 
 def _distinct(body: Distinct, source: list[Sample], time: Time) -> list[Sample]:
@@ -267,19 +269,19 @@ def _apart(first: Sample, second: Sample, time: Time) -> int:
 
 def _top(body: Top, source: list[Sample], time: Time) -> list[Sample]:
     """Keep the k largest samples of each window, largest first; NaN is largest, nulls are last."""
-    windows = windows_of(CarriedWindow(), {(): [(0, each) for each in _in_order(source, time)]})
+    windows = windows_of(CarriedWindow(), {(): [(0, sample) for sample in _in_order(source, time)]})
     return [
-        each
+        sample
         for members in windows.values()
         for _, rows in members
-        for each in _largest(body, [s for _, s in rows])
+        for sample in _largest(body, [s for _, s in rows])
     ]
 
 
 def _largest(body: Top, members: list[Sample]) -> list[Sample]:
     """Select the k largest samples; the sort is stable, so the earlier of two equal samples wins."""
-    ranked = sorted(members, key=lambda each: ordering(each.row[body.by]), reverse=True)
+    ranked = sorted(members, key=lambda sample: ordering(sample.row[body.by]), reverse=True)
     if body.ties == "first" or len(ranked) <= body.k:
         return ranked[: body.k]
     least = ordering(ranked[body.k - 1].row[body.by])
-    return [each for each in ranked if ordering(each.row[body.by]) >= least]
+    return [sample for sample in ranked if ordering(sample.row[body.by]) >= least]

@@ -42,8 +42,8 @@ class JoinSide:
         """The samples in order of time."""
         time = self.object.time
         found = [(at, sample) for sample in self.samples if (at := time_at(sample.row, time)) is not None]
-        found.sort(key=lambda each: (each[0], each[1].rank))
-        return [Timed(place, at, each) for place, (at, each) in enumerate(found)]
+        found.sort(key=lambda entry: (entry[0], entry[1].rank))
+        return [Timed(place, at, sample) for place, (at, sample) in enumerate(found)]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def joined(this: Object, body: Joined, left: JoinSide, right: JoinSide) -> list[
         case Join():
             return _results(this, body, left, right, _found(this, body, left, right))
         case Asof():
-            rows = [Found((each.place,), each, _nearest(body, each, right)) for each in left.timed]
+            rows = [Found((row.place,), row, _nearest(body, row, right)) for row in left.timed]
             return _results(this, body, left, right, rows)
         case RollingJoin():
             return _rolling(body, left, right)
@@ -117,11 +117,11 @@ def _found(this: Object, body: Join, left: JoinSide, right: JoinSide) -> list[Fo
     else:
         assert isinstance(body.pairing, Within)
         equality = [_Equality(None, left.timed, right.timed)]
-    met = [each.matched(match, body.pairing) for each in equality]
+    met = [key.matched(match, body.pairing) for key in equality]
     if body.how in LEFT_ROW_KINDS:
         return _chosen(body, met)
     pairs = [_pair(body, window, one, other) for window, _, _, pairs in met for one, other in pairs]
-    return sorted(pairs + list(_alone(body, met)), key=lambda each: each.order)
+    return sorted(pairs + list(_alone(body, met)), key=lambda pair: pair.order)
 
 
 @dataclass(frozen=True)
@@ -155,15 +155,15 @@ def _in_windows(body: Join, pairing: InWindow, left: JoinSide, right: JoinSide) 
         yield from _with_common_ends(pairing, left, right)
         return
     groups: dict[Rank, list[tuple[int, _Tagged]]] = {}
-    for side, each, names in _both(left, right, body.on):
-        key = tuple(ordering(each.sample.row[name]) for name in names)
-        groups.setdefault(key, []).append((each.time, _Tagged(side, each, each.sample.row)))
+    for side, row, names in _both(left, right, body.on):
+        key = tuple(ordering(row.sample.row[name]) for name in names)
+        groups.setdefault(key, []).append((row.time, _Tagged(side, row, row.sample.row)))
     for rows in groups.values():
-        rows.sort(key=lambda each: each[0])
+        rows.sort(key=lambda entry: entry[0])
     for members in windows_of(pairing.left, groups).values():
         for window, rows in members:
             yield _Equality(
-                window, *([each.timed for _, each in rows if each.side == side] for side in (0, 1))
+                window, *([tagged.timed for _, tagged in rows if tagged.side == side] for side in (0, 1))
             )
 
 
@@ -177,10 +177,10 @@ class _Tagged:
 
 
 def _both(left: JoinSide, right: JoinSide, on: Keys) -> Iterator[tuple[int, Timed, list[str]]]:
-    for each in left.timed:
-        yield 0, each, [one for one, _ in on]
-    for each in right.timed:
-        yield 1, each, [other for _, other in on]
+    for row in left.timed:
+        yield 0, row, [one for one, _ in on]
+    for row in right.timed:
+        yield 1, row, [other for _, other in on]
 
 
 def _with_common_ends(pairing: InWindow, left: JoinSide, right: JoinSide) -> Iterator[_Equality]:
@@ -189,7 +189,7 @@ def _with_common_ends(pairing: InWindow, left: JoinSide, right: JoinSide) -> Ite
     assert isinstance(one, TimeWindow) and isinstance(other, TimeWindow)
     ends: dict[int, tuple[list[Timed], list[Timed]]] = {}
     for side, (domain, timed) in enumerate(((one, left.timed), (other, right.timed))):
-        for window, rows in windows_of(domain, {(): [(each.time, each) for each in timed]})[()]:
+        for window, rows in windows_of(domain, {(): [(row.time, row) for row in timed]})[()]:
             ends.setdefault(window[1], ([], []))[side].extend(row for _, row in rows)
     for end, (first, second) in ends.items():
         if all((end - grid.offset - grid.size) % grid.every == 0 for grid in (one, other)):
@@ -210,19 +210,19 @@ def _pair(body: Join, window: WindowBounds | None, one: Timed, other: Timed) -> 
 def _alone(body: Join, met: Iterable[_Met]) -> Iterator[Found]:
     """List the unmatched samples, once per window without a match."""
     for window, left, right, pairs in met:
-        partners = {id(each) for pair in pairs for each in pair}
+        partners = {id(row) for pair in pairs for row in pair}
         for side, rows in ((0, left), (1, right)):
             if body.how in ("full", ("left", "right")[side]):
                 yield from (_single(body, window, side, row) for row in rows if id(row) not in partners)
 
 
-def _single(body: Join, window: WindowBounds | None, side: int, each: Timed) -> Found:
-    left, right = (each, None) if side == 0 else (None, each)
+def _single(body: Join, window: WindowBounds | None, side: int, row: Timed) -> Found:
+    left, right = (row, None) if side == 0 else (None, row)
     if window is not None:
-        return Found((window[1], window[0], side, each.place, 0), left, right, window)
+        return Found((window[1], window[0], side, row.place, 0), left, right, window)
     assert isinstance(body.pairing, Within)
     wait = max(body.pairing.hi, 0) if side == 0 else max(-body.pairing.lo, 0)
-    return Found((each.time + wait, 2 + side, each.place, 0), left, right)
+    return Found((row.time + wait, 2 + side, row.place, 0), left, right)
 
 
 def _chosen(body: Join, met: list[_Met]) -> list[Found]:
@@ -232,25 +232,23 @@ def _chosen(body: Join, met: list[_Met]) -> list[Found]:
     """
     last: dict[int, tuple[WindowBounds, Timed]] = {}
     for window, left, _, _ in met:
-        for each in left:
+        for row in left:
             ends = (window or (0, 0))[::-1]
-            last[each.place] = max(
-                last.get(each.place, (ends, each)), (ends, each), key=lambda known: known[0]
-            )
+            last[row.place] = max(last.get(row.place, (ends, row)), (ends, row), key=lambda known: known[0])
     partnered = {one.place for _, _, _, pairs in met for one, _ in pairs}
     found = [
-        Found((*ends, place), each, None)
-        for place, (ends, each) in last.items()
+        Found((*ends, place), row, None)
+        for place, (ends, row) in last.items()
         if (place in partnered) == (body.how == "semi")
     ]
-    return sorted(found, key=lambda each: each.order)
+    return sorted(found, key=lambda found: found.order)
 
 
 def _results(
     this: Object, body: Join | Asof, left: JoinSide, right: JoinSide, found: Iterable[Found]
 ) -> list[Sample]:
     fields = record(body.fields, pair_scope(this.time, left.object.schema, right.object.schema))
-    rows = (fields(_row(body.on, left.object, right.object, each)) for each in found)
+    rows = (fields(_row(body.on, left.object, right.object, pair)) for pair in found)
     return [Sample(row, ((), place)) for place, row in enumerate(rows)]
 
 
@@ -260,7 +258,7 @@ def _row(on: Keys, left: Object, right: Object, found: Found) -> Row:
     other = found.right.sample.row if found.right else dict.fromkeys(right.schema.names)
     if found.left is None:
         one = one | {mine: other[its] for mine, its in on}
-    times = [each.time for each in (found.left, found.right) if each is not None]
+    times = [row.time for row in (found.left, found.right) if row is not None]
     start, end = found.window or (None, None)
     own = {WINDOW_START: start, WINDOW_END: end, JOIN_TIME: max(times)}
     return own | _sided(one, other)
@@ -298,14 +296,14 @@ def _nearest(body: Asof, one: Timed, right: JoinSide) -> Timed | None:
     """Return the right sample nearest in time; of several, the last in order."""
     key = _key(one.sample.row, [name for name, _ in body.on])
     best: Timed | None = None
-    for each in right.timed:
-        apart = each.time - one.time
-        if key is None or key != _key(each.sample.row, [name for _, name in body.on]):
+    for row in right.timed:
+        apart = row.time - one.time
+        if key is None or key != _key(row.sample.row, [name for _, name in body.on]):
             continue
         if not _allowed(body, apart):
             continue
         if best is None or abs(apart) <= abs(best.time - one.time):
-            best = each
+            best = row
     return best
 
 
@@ -323,11 +321,11 @@ def _rolling(body: RollingJoin, left: JoinSide, right: JoinSide) -> list[Sample]
     for one in left.timed:
         key = _key(one.sample.row, first)
         around = [
-            each.sample
-            for each in right.timed
-            if body.within.lo <= each.time - one.time <= body.within.hi
+            row.sample
+            for row in right.timed
+            if body.within.lo <= row.time - one.time <= body.within.hi
             and key is not None
-            and key == _key(each.sample.row, second)
+            and key == _key(row.sample.row, second)
         ]
         reduced = reduced_over(body.reductions, [around], schema)
         made.append(Sample(fields(one.sample.row, reduced), ((), one.place)))

@@ -17,8 +17,8 @@ def pair_scope(time: Time, left: pa.Schema, right: pa.Schema) -> pa.Schema:
     return pa.schema(
         [
             *(pa.field(name, clock) for name in (WINDOW_START, WINDOW_END)),
-            *(pa.field(left_column(each.name), each.type) for each in left),
-            *(pa.field(right_column(each.name), each.type) for each in right),
+            *(pa.field(left_column(field.name), field.type) for field in left),
+            *(pa.field(right_column(field.name), field.type) for field in right),
             pa.field(JOIN_TIME, clock),
         ]
     )

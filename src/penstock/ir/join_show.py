@@ -33,7 +33,7 @@ def join_text(
         case RollingJoin():
             head = f"each ~{body.left}{_on(body.on)}"
             span = f"~{body.right}[t {_signed(body.within.lo, ticks)} : t {_signed(body.within.hi, ticks)}]"
-            lines += [f"#{place} = {reduction(each, span)}" for place, each in enumerate(body.reductions)]
+            lines += [f"#{place} = {reduction(item, span)}" for place, item in enumerate(body.reductions)]
     lines.append(_fields(body.fields))
     return "\n".join([f"{head} {{", *(f"  {line}" for line in lines), "}"])
 

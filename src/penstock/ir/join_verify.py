@@ -50,9 +50,9 @@ def _keys(body: Joined, left: pa.Schema, right: pa.Schema) -> Iterator[str]:
 
 
 def _times(left: Object, right: Object) -> Iterator[str]:
-    for each in (left, right):
-        if each.time.column not in each.schema.names:
-            yield f"needs the time of ~{each.name}, which is not there"
+    for side in (left, right):
+        if side.time.column not in side.schema.names:
+            yield f"needs the time of ~{side.name}, which is not there"
     if left.time.type != right.time.type:
         yield "joins objects with different times"
 

@@ -45,7 +45,7 @@ def kept(where: Expr | None, source: Iterable[Sample], schema: pa.Schema) -> lis
     if where is None:
         return list(source)
     holds = evaluator(where, schema)
-    return [each for each in source if holds(each.row, ()) is True]
+    return [sample for sample in source if holds(sample.row, ()) is True]
 
 
 def reduced_over(
@@ -60,7 +60,7 @@ def reduced_over(
 
 def _reduction(reduction: Reduction, group: list[Sample], schema: pa.Schema) -> Any:
     args = [evaluator(arg, schema) for arg in reduction.args]
-    rows = [tuple(arg(each.row, ()) for arg in args) for each in group]
+    rows = [tuple(arg(sample.row, ()) for arg in args) for sample in group]
     return reduce(
         reduction.function, rows, [type_of(arg, schema) for arg in reduction.args], reduction.options
     )

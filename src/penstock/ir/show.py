@@ -66,9 +66,9 @@ def _object(this: Object, program: Program) -> str:
             return f"{name} = table {_quoted(table)} ({schema_line(this.schema)})"
         case Join() | Asof() | RollingJoin() as body:
             unit = program[body.left].time.unit or program[body.right].time.unit
-            return f"{name} = {join_text(body, lambda each: domain_text(each, unit), lambda n: length_of(n, unit), _reduction)}"
+            return f"{name} = {join_text(body, lambda domain: domain_text(domain, unit), lambda n: length_of(n, unit), _reduction)}"
         case Merge(sources=sources):
-            return f"{name} = {' ∪ '.join(f'~{each}[t]' for each in sources)}"
+            return f"{name} = {' ∪ '.join(f'~{source}[t]' for source in sources)}"
         case Distinct(source=source, subset=subset, keep=keep, within=within):
             near = "" if within is None else f" within {length_of(within, this.time.unit)}"
             return f"{name} = {keep} of ~{source}[t] for each ({', '.join(map(_name, subset))}){near}"

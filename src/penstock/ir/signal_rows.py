@@ -44,7 +44,7 @@ def signal_rows(program: temporal.Program, sources: Sequence[tuple[Sequence[Time
         for rank, samples in taken.items()
         for row in intervals(program, keys[rank], samples)
     ]
-    return [row for _, _, row in sorted(found, key=lambda each: each[:2])]
+    return [row for _, _, row in sorted(found, key=lambda entry: entry[:2])]
 
 
 def _samples(body: temporal.Sampled, rows: Sequence[Timed], origin: Origin) -> list[tuple[Sample, Row]]:

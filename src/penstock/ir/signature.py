@@ -133,7 +133,7 @@ def _printed(value: object, unit: str | None, reductions: tuple[ex.Aggregate, ..
         case (str(one), str(other)):
             return one if one == other else f"{one} = {other}"
         case tuple():
-            return "; ".join(_printed(each, unit, reductions) for each in value)
+            return "; ".join(_printed(item, unit, reductions) for item in value)
         case ex.Field(name=name, expr=expr):
             return name if expr == ex.Column(name) else f"{name}: {_expression(expr, reductions)}"
         case temporal.WindowReduction(span=span, shift=shift):

@@ -91,7 +91,7 @@ def _scan(op: ph.Scan, node: ph.Node, given: Sequence[Mapping[str, Any]]) -> Row
 def _union(branches: Sequence[Rows]) -> Rows:
     """Rows of equal time and sequence are ordered by their branch."""
     return [
-        Sample(each.row, (each.rank[0], branch, *each.rank[1:]))
+        Sample(sample.row, (sample.rank[0], branch, *sample.rank[1:]))
         for branch, samples in enumerate(branches)
-        for each in samples
+        for sample in samples
     ]

@@ -30,16 +30,16 @@ def rank_of(values: Iterable[Any]) -> Rank:
 
 def in_order(samples: Iterable[Sample], time: Time) -> Rows:
     """Sort rows by time, sequence and position."""
-    return sorted(samples, key=lambda each: (ordering(time_at(each.row, time)), each.rank))
+    return sorted(samples, key=lambda sample: (ordering(time_at(sample.row, time)), sample.rank))
 
 
 def partitions(samples: Iterable[Sample], keys: Sequence[str], time: Time) -> dict[Rank, list[Timed]]:
     """Sort rows by key and time; rows without a time are dropped."""
     found: dict[Rank, list[Timed]] = {}
-    for each in in_order(samples, time):
-        at = time_at(each.row, time)
+    for sample in in_order(samples, time):
+        at = time_at(sample.row, time)
         if at is not None:
-            found.setdefault(rank_of(each.row[name] for name in keys), []).append((at, each))
+            found.setdefault(rank_of(sample.row[name] for name in keys), []).append((at, sample))
     return found
 
 
@@ -50,7 +50,7 @@ def frames(window: Window, rows: dict[Rank, list[Timed]]) -> list[FrameRows]:
         for key, found in windows_of(window, rows).items()
         for bounds, members in found
     ]
-    return sorted(several, key=lambda each: (each[0][::-1], each[1]))
+    return sorted(several, key=lambda entry: (entry[0][::-1], entry[1]))
 
 
 def bounds_of(window: WindowBounds) -> Row:

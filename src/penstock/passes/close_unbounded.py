@@ -85,7 +85,7 @@ class _Closing:
         rows = self._rows()
         body = Reduce(rows.name, CarriedWindow(), self.body.keys, reductions, fields, self.body.where)
         scope, types = result_scope(body, rows), result_types(body, rows)
-        schema = pa.schema([pa.field(each.name, type_of(each.expr, scope, types)) for each in fields])
+        schema = pa.schema([pa.field(field.name, type_of(field.expr, scope, types)) for field in fields])
         return Object(self._named("parts"), body, schema, self.this.time)
 
     def _whole(self) -> Object:

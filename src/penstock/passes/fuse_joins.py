@@ -77,7 +77,9 @@ def _may_fuse(body: ir.Reduce, join: Join, program: ir.Program) -> bool:
 def _keeps_states(this: ir.Object, program: ir.Program, made: list[ir.Object]) -> bool:
     if not isinstance(this.body, ir.Reduce):
         return True
-    within = ir.Program((*program.objects, *(each for each in made if each.name != made[-1].name)), "")
+    within = ir.Program(
+        (*program.objects, *(object_ for object_ in made if object_.name != made[-1].name)), ""
+    )
     return in_panes(this.body, within)
 
 
@@ -110,12 +112,12 @@ class _Side:
     def object(self, this: ir.Object, domain: Window) -> ir.Object:
         keys = tuple(Field(self.key(name), Column(name)) for name in self.keys)
         fields = (
-            *(Field(name, Column(name)) for name in (*WINDOW_BOUNDS, *(each.name for each in keys))),
+            *(Field(name, Column(name)) for name in (*WINDOW_BOUNDS, *(key.name for key in keys))),
             *(Field(f"{self.name}_part{place}", Reduced(place)) for place in range(len(self.reductions))),
         )
         where = None
-        for each in self.where:
-            where = each if where is None else Call("and", (where, each))
+        for condition in self.where:
+            where = condition if where is None else Call("and", (where, condition))
         body = ir.Reduce(
             self.rows.name, domain, keys, tuple(self.reductions), fields, where, None, strict=True
         )
@@ -149,7 +151,7 @@ class _Fusion:
             return None
         whole = self._groups_are_keys()
         values = [self._value(reduction, whole) for reduction in self.body.reductions]
-        if any(each is None for each in values):
+        if any(value is None for value in values):
             return None
         pairing = self.join.pairing
         assert isinstance(pairing, InWindow)
@@ -166,8 +168,8 @@ class _Fusion:
         partners = {left_column(one): right_column(other) for one, other in self.join.on}
         read = {self.columns.get(name, JOIN_TIME) for name in ex.columns_of(expr)}
         for place, prefix in ((0, left_column("")), (1, right_column(""))):
-            named = {each: partners.get(each, each) if place else each for each in read}
-            if side in (None, place) and all(each.startswith(prefix) for each in named.values()):
+            named = {name: partners.get(name, name) if place else name for name in read}
+            if side in (None, place) and all(name.startswith(prefix) for name in named.values()):
                 own: dict[str, Expr] = {
                     name: Column(named[pair].removeprefix(prefix))
                     for name, pair in self.columns.items()
@@ -201,7 +203,7 @@ class _Fusion:
         own = [{side.key(name) for name in side.keys} for side in self.sides]
         mine, its = ([side.key(name) for name in side.keys[: len(self.join.on)]] for side in self.sides)
         same = {one: other for one, other in zip(mine, its, strict=True) if one in named or other in named}
-        named |= {each for pair in same.items() for each in pair}
+        named |= {name for pair in same.items() for name in pair}
         return named >= own[0] | own[1]
 
     # -- reductions --------------------------------------------------------------------------------------
@@ -232,7 +234,7 @@ class _Fusion:
         exprs = [*reduction.args, *(() if reduction.where is None else (reduction.where,))]
         for place in (0, 1):
             found = [self._own(operand, place) for operand in exprs]
-            over = [each[1] for each in found if each is not None]
+            over = [pair[1] for pair in found if pair is not None]
             if len(over) == len(exprs):
                 args = tuple(over[: len(reduction.args)])
                 where = None if reduction.where is None else over[-1]
@@ -271,21 +273,21 @@ class _Fusion:
         )
         sources = ((left, left_column), (right, right_column))
         named = [
-            (each, into(each.name))
+            (column, into(column.name))
             for rows, into in sources
-            for each in rows.schema
-            if each.name not in WINDOW_BOUNDS
+            for column in rows.schema
+            if column.name not in WINDOW_BOUNDS
         ]
         bounds = [left.schema.field(name) for name in WINDOW_BOUNDS]
         fields = (
             *(Field(name, Column(name)) for name in WINDOW_BOUNDS),
-            *(Field(each.name, Column(pair)) for each, pair in named),
+            *(Field(column.name, Column(pair)) for column, pair in named),
             Field(JOIN_TIME, Column(JOIN_TIME)),
         )
         schema = pa.schema(
             [
                 *bounds,
-                *(each for each, _ in named),
+                *(column for column, _ in named),
                 pa.field(JOIN_TIME, join.schema.field(join.time.column).type),
             ]
         )

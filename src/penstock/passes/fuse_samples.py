@@ -163,7 +163,7 @@ def _into_branches(
         Object(f"{this.name}_{index}", replace(body, source=branch.name), this.schema, _renamed(branch, this))
         for index, branch in enumerate(branches)
     )
-    return (*pushed, replace(this, body=Merge(tuple(each.name for each in pushed))))
+    return (*pushed, replace(this, body=Merge(tuple(object_.name for object_ in pushed))))
 
 
 def _renamed(branch: Object, this: Object) -> Time:

@@ -124,7 +124,7 @@ def _listable(
     """Accept values that Arrow looks up as they are: of the type of the column, or whole numbers both."""
     dtype = value_type(column_type(column.name, schema))
     types = {value.type for value in values}
-    alike = types == {dtype} or {kind_of(each) for each in (dtype, *types)} <= _WHOLE
+    alike = types == {dtype} or {kind_of(dtype) for dtype in (dtype, *types)} <= _WHOLE
     if not alike or len(types) != 1 or any(value.value is None for value in values):
         return None
     return (column, values[0].type), values

@@ -146,7 +146,7 @@ def sampled_columns(body: Signals, source: Object) -> frozenset[str]:
     places = {str(place) for place, name in enumerate(body.sources) if name == source.name}
     taken = [obj.body for obj in body.program.objects if isinstance(obj.body, Sampled)]
     return frozenset({source.time.column}).union(
-        *(read_columns(each) for each in taken if each.input in places)
+        *(read_columns(sampled) for sampled in taken if sampled.input in places)
     )
 
 
@@ -156,7 +156,7 @@ def _join_needs(body: Joined, source: Object) -> frozenset[str]:
     sides = ((body.left, left_column("")), (body.right, right_column("")))
     for side, (name, prefix) in enumerate(sides):
         if name == source.name:
-            found |= {each[side] for each in body.on} | {source.time.column} | _side_needs(body, side, prefix)
+            found |= {pair[side] for pair in body.on} | {source.time.column} | _side_needs(body, side, prefix)
     return found & frozenset(source.schema.names)
 
 

@@ -39,7 +39,7 @@ def compact(body: _Body) -> _Body:
     exprs = _expressions(body)
     read = {node.index for expr in exprs for node in walk(expr) if isinstance(node, Reduced)}
     kept = tuple(dict.fromkeys(reduction for index, reduction in enumerate(body.reductions) if index in read))
-    places = {each: place for place, each in enumerate(kept)}
+    places = {reduction: place for place, reduction in enumerate(kept)}
     numbers = {index: places[body.reductions[index]] for index in read}
     fields = tuple(Field(field.name, _renumbered(field.expr, numbers)) for field in body.fields)
     return _with_reductions(body, kept, fields, numbers)

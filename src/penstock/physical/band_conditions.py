@@ -101,7 +101,7 @@ def _over(expr: ex.Expr, side: int) -> ex.Expr | None:
     if not read or any(where != side for where, _ in read):
         return None
     of_pair = (left_column, right_column)[side]
-    return ex.substitute(expr, {of_pair(each): ex.Column(each) for _, each in read})
+    return ex.substitute(expr, {of_pair(column): ex.Column(column) for _, column in read})
 
 
 def _alike(first: pa.DataType, second: pa.DataType) -> bool:

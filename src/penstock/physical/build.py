@@ -140,7 +140,10 @@ class _Builder:
         """Aggregate rows in panes; what Arrow computes, after the filter that kernels compute."""
         source = self.program[body.source]
         reductions = [
-            expr for each in body.reductions for expr in (*each.args, each.where) if expr is not None
+            expr
+            for reduction in body.reductions
+            for expr in (*reduction.args, reduction.where)
+            if expr is not None
         ]
         bounds = map(ex.Column, WINDOW_BOUNDS if isinstance(body.domain, CarriedWindow) else ())
         values = [*(key.expr for key in body.keys), *reductions, *bounds]

@@ -49,8 +49,8 @@ def evaluation(
     reason = "values are computed from change to change of what they read"
     rejected = (ph.Rejected("positional", obstacle),)
     reductions = (
-        ph.Choice(f"~{this.name} reduction #{number}", each.algorithm, each.reason)
+        ph.Choice(f"~{this.name} reduction #{number}", choice.algorithm, choice.reason)
         for this, several in zip(program.objects, chosen, strict=True)
-        for number, each in enumerate(several)
+        for number, choice in enumerate(several)
     )
     return (ph.Choice("evaluation", "change-to-change", reason, rejected), *reductions)

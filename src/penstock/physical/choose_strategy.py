@@ -227,7 +227,7 @@ def _halo(program: ir.Program) -> Halo | str:
     finite = [reach for reach in reaches if isinstance(reach, Finite)]
     if len(finite) < len(reaches):
         return "results may depend on rows however long ago"
-    past, future = max(each.past for each in finite), max(each.future for each in finite)
+    past, future = max(halo.past for halo in finite), max(halo.future for halo in finite)
     return Halo(past, future, *_grid(program), carry, output.time.unit)
 
 
@@ -245,12 +245,12 @@ def _first_windows(program: ir.Program) -> tuple[str, ...] | str:
     if any(isinstance(obj.body, Table) for obj in program.objects):
         return "a table is joined, which would have to travel with every state"
     first = [obj for obj in program.objects if _gathers(obj.body) and not _behind(obj, program)]
-    for each in first:
-        if not isinstance(each.body, ir.Reduce) or not in_panes(each.body, program):
-            return f"~{each.name} needs the rows themselves"
+    for this in first:
+        if not isinstance(this.body, ir.Reduce) or not in_panes(this.body, program):
+            return f"~{this.name} needs the rows themselves"
     if program.output in _plain(program):
         return "some rows of the result are in no window"
-    return tuple(each.name for each in first) or "there are no windows"
+    return tuple(this.name for this in first) or "there are no windows"
 
 
 def _gives_table(body: ir.Body) -> bool:

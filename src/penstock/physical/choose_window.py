@@ -67,7 +67,8 @@ def grouping(obstacle: str | None) -> Choice:
 def algorithms(chosen: tuple[AlgorithmChoice, ...]) -> tuple[Choice, ...]:
     """The algorithm of each reduction, as choices of the node."""
     return tuple(
-        Choice(f"reduction #{number}", each.algorithm, each.reason) for number, each in enumerate(chosen)
+        Choice(f"reduction #{number}", choice.algorithm, choice.reason)
+        for number, choice in enumerate(chosen)
     )
 
 

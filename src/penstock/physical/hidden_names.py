@@ -11,4 +11,6 @@ def hidden_name(taken: Collection[str], hint: str, place: int) -> str:
     >>> hidden_name(["arg0"], "arg", 0)
     'arg0_'
     """
-    return next(each for n in range(len(taken) + 1) if (each := f"{hint}{place}{'_' * n}") not in taken)
+    return next(
+        candidate for n in range(len(taken) + 1) if (candidate := f"{hint}{place}{'_' * n}") not in taken
+    )

@@ -73,7 +73,7 @@ def overflow_message(node: ph.Node, plan: ph.Plan) -> str:
     if len(found) == 1:
         only = found[0]
         return f"{only.text} does not fit {only.type}{only.reason}; {only.remedy}, or filter such rows out"
-    names = ", ".join(f"{each.text} ({each.type})" for each in found[:_SHOWN])
+    names = ", ".join(f"{suspect.text} ({suspect.type})" for suspect in found[:_SHOWN])
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return (
         f"one of these results does not fit its type: {names}{more}; cast to a wider type, such as float64, "
@@ -180,11 +180,11 @@ def _of_panes(
     op: ph.PaneAggregate, made: tuple[ex.Aggregate, ...], rows: _Scope, time: pa.DataType
 ) -> Iterator[tuple[ex.Expr, _Scope]]:
     results = _reducing(rows, op, made, time)
-    yield from ((each, rows) for each in (op.where,) if each is not None)
+    yield from ((node, rows) for node in (op.where,) if node is not None)
     yield from ((key.expr, rows) for key in op.keys)
     yield from ((reduction, rows) for reduction in results.reductions)
     yield from ((column.expr, results) for column in op.fields)
-    yield from ((each, results) for each in (op.having,) if each is not None)
+    yield from ((node, results) for node in (op.having,) if node is not None)
 
 
 def _of_signal(
@@ -196,8 +196,16 @@ def _of_signal(
         case temporal.Expression() | temporal.Feedback() as body:
             over = [(reduction, _Scope(signals[reduction.source].schema)) for reduction in body.reductions]
             made = [
-                (ex.Aggregate(each.function, each.args, each.where, each.options), scope)
-                for each, scope in over
+                (
+                    ex.Aggregate(
+                        window_reduction.function,
+                        window_reduction.args,
+                        window_reduction.where,
+                        window_reduction.options,
+                    ),
+                    scope,
+                )
+                for window_reduction, scope in over
             ]
             yield from made
             columns = [
@@ -206,8 +214,8 @@ def _of_signal(
                 for field in signals[access.source].schema
             ]
             own = [pa.field(temporal.past(place), this.schema.field(0).type) for place in range(9)]
-            types = tuple(scope.type_of(each) for each, scope in made)
-            scope = _Scope(pa.schema([*columns, *own]), tuple(each for each, _ in made), types)
+            types = tuple(scope.type_of(aggregate) for aggregate, scope in made)
+            scope = _Scope(pa.schema([*columns, *own]), tuple(aggregate for aggregate, _ in made), types)
             yield from ((column.expr, scope) for column in body.fields)
 
 

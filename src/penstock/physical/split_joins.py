@@ -81,7 +81,7 @@ def condition_of(where: ex.Expr, time: Time, left: pa.Schema, right: pa.Schema) 
     """Express a condition as a filter over numbered pairs."""
     scope = pair_scope(time, left, right)
     read = [scope.field(name) for name, _, _ in condition_columns(where)]
-    number = hidden_name([each.name for each in read], "pair", 0)
+    number = hidden_name([column.name for column in read], "pair", 0)
     pairs = pa.schema([*read, pa.field(number, pa.int64())])
     return Condition(pairs, Rows(conjuncts(where), (ex.Field(number, ex.Column(number)),)), number)
 
@@ -107,5 +107,5 @@ def split_rolling(this: ir.Object, body: jn.RollingJoin, left: ir.Object, right:
     names = [hidden_name(left.schema.names, "reduced", place) for place in range(len(reductions))]
     reduced = [pa.field(name, reduction.type) for name, reduction in zip(names, reductions, strict=True)]
     plain = ir.Object(f"{this.name}.frames", body, pa.schema([*left.schema, *reduced]), this.time)
-    fields = tuple(ex.Field(each.name, read_from_columns(each.expr, names)) for each in body.fields)
+    fields = tuple(ex.Field(field.name, read_from_columns(field.expr, names)) for field in body.fields)
     return SplitRolling(samples, ready, reductions, plain, ir.Samples(plain.name, None, fields))

@@ -57,7 +57,7 @@ def split_results(
     schema = pa.schema([*scope, *(pa.field(name, dtype) for name, dtype in zip(names, types, strict=True))])
     plain = ir.Reduce(source.name, body.domain, body.keys, body.reductions, fields, body.where)
     having = None if body.having is None else read_from_columns(body.having, names)
-    after = tuple(ex.Field(each.name, read_from_columns(each.expr, names)) for each in body.fields)
+    after = tuple(ex.Field(field.name, read_from_columns(field.expr, names)) for field in body.fields)
     time = replace(source.time, column=WINDOW_BOUNDS[1], shift=-1, period=None, start=0)
     made = ir.Object(f"{this.name}.plain", plain, schema, time)
     return plain, made, ir.Samples(made.name, having, after)

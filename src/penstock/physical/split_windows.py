@@ -59,17 +59,17 @@ def partition_rows(
     name: str, source: ir.Object, kept: Sequence[str], several: Sequence[ir.Reduction]
 ) -> tuple[ir.Samples, ir.Object, tuple[FrameReduction, ...]]:
     """Compute only the arguments and conditions of reductions as columns, in addition to the columns `kept`."""
-    columns = _Columns(source.schema, {each: ex.Column(each) for each in kept})
+    columns = _Columns(source.schema, {column: ex.Column(column) for column in kept})
     reductions = tuple(_reduction(reduction, columns, source.schema) for reduction in several)
     schema = pa.schema([pa.field(n, type_of(e, source.schema)) for n, e in columns.fields.items()])
-    fields = tuple(ex.Field(each, expr) for each, expr in columns.fields.items())
+    fields = tuple(ex.Field(column, expr) for column, expr in columns.fields.items())
     samples = ir.Samples(source.name, None, fields)
     return samples, ir.Object(name, samples, schema, source.time.stored), reductions
 
 
 def without_time(made: SplitWindow) -> ir.Samples:
     """Compute the input rows of frames, without their time column."""
-    fields = tuple(each for each in made.samples.fields if each.name != made.ready.time.column)
+    fields = tuple(kept for kept in made.samples.fields if kept.name != made.ready.time.column)
     return replace(made.samples, fields=fields)
 
 
@@ -148,7 +148,7 @@ def fields_over_windows(this: ir.Object, body: ir.Reduce, made: SplitWindow) -> 
     keys = [pa.field(key, made.ready.schema.field(key).type) for key in made.keys]
     schema = pa.schema([*bounds, *keys, *made.reduced])
     plain = ir.Object(f"{this.name}.frames", body, schema, replace(time, column=WINDOW_BOUNDS[1], shift=-1))
-    names = [each.name for each in made.reduced]
+    names = [computed.name for computed in made.reduced]
     renamed = {key.name: name for key, name in zip(body.keys, _key_names(body, made), strict=True)}
 
     def over(expr: ex.Expr) -> ex.Expr:
@@ -157,7 +157,7 @@ def fields_over_windows(this: ir.Object, body: ir.Reduce, made: SplitWindow) -> 
         )
 
     having = None if body.having is None else over(body.having)
-    fields = tuple(ex.Field(each.name, over(each.expr)) for each in body.fields)
+    fields = tuple(ex.Field(computed.name, over(computed.expr)) for computed in body.fields)
     return plain, ir.Samples(plain.name, having, fields)
 
 
@@ -182,7 +182,7 @@ def fields_over_rows(
     plain = ir.Object(
         f"{this.name}.frames", body, pa.schema([*kept, *bounds, *made.reduced]), made.ready.time
     )
-    names = [each.name for each in made.reduced]
+    names = [computed.name for computed in made.reduced]
     fields = tuple(ex.Field(column.name, read_from_columns(column.expr, names)) for column in body.fields)
     return plain, ir.Samples(plain.name, None, fields)
 
@@ -197,7 +197,7 @@ def columns_kept(this: ir.Object, source: ir.Object) -> list[str]:
         case ir.Reduce(domain=CarriedWindow()):
             return [*dict.fromkeys([*time, *WINDOW_BOUNDS])]
         case ir.Attach(fields=fields) | ir.Lookback(fields=fields):
-            read = {name for each in fields for name in ex.columns_of(each.expr)}
+            read = {name for computed in fields for name in ex.columns_of(computed.expr)}
             if isinstance(body, ir.Attach):  # bounds are computed, unless rows carry them
                 read = (
                     read | set(WINDOW_BOUNDS)

@@ -21,7 +21,7 @@ PARTS = (".rows", ".frames", ".plain")  # nodes that are parts of one object
 
 def object_of(node: Node) -> str:
     """Return the name of the temporal object that a node is, or is a part of."""
-    part = next((each for each in PARTS if node.id.endswith(each)), "")
+    part = next((suffix for suffix in PARTS if node.id.endswith(suffix)), "")
     return node.id.removesuffix(part)
 
 

@@ -155,11 +155,11 @@ class _Writer:
             case bytes():
                 return {"bytes": _base64(value)}
             case tuple():
-                return [self.value(each) for each in value]
+                return [self.value(item) for item in value]
             case pa.DataType():
                 return {"type": _type(value)}
             case pa.Schema():
-                return {"schema": [[each.name, _type(each.type), each.nullable] for each in value]}
+                return {"schema": [[column.name, _type(column.type), column.nullable] for column in value]}
             case _ if is_dataclass(value) and _name(type(value)) in grammar():
                 return {"node": self.place(value)}
             case _ if callable(value):
@@ -201,8 +201,8 @@ class _Reader:
             )
         if len(document["nodes"]) > MOST_NODES:
             _refuse("it is too large")
-        for each in document["nodes"]:
-            self._node(each)
+        for node in document["nodes"]:
+            self._node(node)
         found = self._nodes[_place(document["root"], len(self._nodes))]
         root: Plan = found if isinstance(found, get_args(Plan)) else _refuse("its root is no stream")
         return root
@@ -214,7 +214,7 @@ class _Reader:
         hints, has = _annotations(cls), given["has"]
         if hints.keys() != has.keys():
             _refuse(f"the fields of a {cls.__name__} are others")
-        values = {name: self._value(each) for name, each in has.items()}
+        values = {name: self._value(part) for name, part in has.items()}
         for name, hint in hints.items():
             if not _fits(values[name], hint):
                 _refuse(f"{name} of a {cls.__name__} is of another type")
@@ -269,12 +269,12 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin in (Union, UnionType):
         return any(_fits(value, arg) for arg in args)
     if origin is tuple and args[-1:] == (...,):
-        return isinstance(value, tuple) and all(_fits(each, args[0]) for each in value)
+        return isinstance(value, tuple) and all(_fits(item, args[0]) for item in value)
     if origin is tuple:
         return (
             isinstance(value, tuple)
             and len(value) == len(args)
-            and all(_fits(each, part) for each, part in zip(value, args, strict=True))
+            and all(_fits(item, part) for item, part in zip(value, args, strict=True))
         )
     if origin is not None:  # collections.abc.Callable
         return callable(value) and not is_dataclass(value)

@@ -275,7 +275,7 @@ def rewrite(plan: Plan, rule: Callable[[Plan], Plan]) -> Plan:
 def fact(plan: Plan, name: str, derive: Callable[[Plan], T]) -> T:
     """Return a property that a node derives from its inputs' and its own; it is computed once per node."""
     if name not in plan.facts:
-        for node in interning.ordered([plan], lambda each: [n for n in inputs(each) if name not in n.facts]):
+        for node in interning.ordered([plan], lambda node: [n for n in inputs(node) if name not in n.facts]):
             node.facts[name] = derive(node)
     found: T = plan.facts[name]
     return found

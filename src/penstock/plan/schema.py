@@ -180,7 +180,7 @@ def _schema(plan: Plan) -> pa.Schema:
         case Lookback(input=inner, by=by, fields=spans, rows=rows):
             before = schema_of(inner)
             kept = before.names if rows else dict.fromkeys([time_of(inner).column, *by])
-            added = [each for fields in spans for each in typed(fields, before)]
+            added = [field for fields in spans for field in typed(fields, before)]
             return pa.schema([*(before.field(name) for name in kept), *added])
         case Apply(input=inner, by=by, schema=schema):
             keys = [pa.field(name, column_type(name, schema_of(inner))) for name in by]
@@ -320,4 +320,4 @@ def tables_of(plan: Plan) -> tuple[Table, ...]:
 
 
 def _leaves(plan: Plan) -> list[Plan]:
-    return [each for each in ordered(plan) if not inputs(each)]
+    return [node for node in ordered(plan) if not inputs(node)]

@@ -55,7 +55,7 @@ def show(plan: Plan) -> str:
         again = bool(below) and id(node) in shown
         shown.add(id(node))
         lines.append("  " * depth + _node(node) + (" (as above)" if again else ""))
-        waiting.extend((each, depth + 1) for each in (() if again else reversed(below)))
+        waiting.extend((child, depth + 1) for child in (() if again else reversed(below)))
     return "\n".join(lines)
 
 

@@ -60,10 +60,10 @@ MOST_COPIES = 1 << 32
 
 def verify(plan: Plan) -> Plan:
     """Return the plan if it is well formed, else raise an error."""
-    for each in ordered(plan):
-        _node(each)
-        columns = schema_of(each).names
-        _require(len(columns) == len(set(columns)), f"{type(each).__name__} gives a column twice")
+    for node in ordered(plan):
+        _node(node)
+        columns = schema_of(node).names
+        _require(len(columns) == len(set(columns)), f"{type(node).__name__} gives a column twice")
     if fact(plan, "copies", _copies) > MOST_COPIES:
         raise UnsupportedError(
             f"the query is too large: its unions repeat a row more than {MOST_COPIES:,} times"

@@ -155,8 +155,8 @@ def _stored_type(dtype: pa.DataType) -> np.dtype:
 
 # Every task takes views of its columns, so the common types are looked up by id.
 _STORED = {
-    each.id: _stored_type(each)
-    for each in (
+    dtype.id: _stored_type(dtype)
+    for dtype in (
         *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
         *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
         *(pa.float32(), pa.float64(), pa.timestamp("ns"), pa.duration("ns"), pa.date32(), pa.date64()),

@@ -8,7 +8,7 @@ import pyarrow as pa
 from penstock.errors import UnsupportedError
 from penstock.runtime.buffers import as_stored, values_view
 
-_NOT_WHOLE = {each.id for each in (pa.bool_(), pa.float16(), pa.float32(), pa.float64())}
+_NOT_WHOLE = {dtype.id for dtype in (pa.bool_(), pa.float16(), pa.float32(), pa.float64())}
 _CANONICAL_NAN = np.int64(0x7FF8000000000000)
 
 

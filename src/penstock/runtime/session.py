@@ -165,7 +165,9 @@ class Session:
         self.step.check()
         with self.step:  # saving may merge the tables of a stage
             stages = ((name, stage.save()) for name, stage in self._stages.items())
-            kept = {f"{name}/{part}": each for name, parts in stages for part, each in parts.items()}
+            kept = {
+                f"{name}/{part}": state_table for name, parts in stages for part, state_table in parts.items()
+            }
             return {**kept, METRICS: scalars(**self.metrics.counts)}
 
     def held(self) -> dict[str, Held]:
@@ -266,4 +268,4 @@ class Session:
 def _size_of(parts: Mapping[str, StateTable]) -> Held:
     """Measure the tables of a stage; those without keys and ranks hold a few numbers."""
     tables = [part.table for part in parts.values() if part.keys or part.ranks]
-    return Held(sum(each.num_rows for each in tables), sum(each.nbytes for each in tables))
+    return Held(sum(table.num_rows for table in tables), sum(table.nbytes for table in tables))

@@ -23,8 +23,8 @@ def run_on_threads(work: Sequence[Work], threads: int | None = None) -> None:
     """
     many = min(len(work), threads or len(work))
     if many == 1:
-        for each in work:
-            each()
+        for call in work:
+            call()
         return
     waiting = deque(work)
     others = [_pool().submit(_drain, waiting) for _ in range(many - 1)]
@@ -48,7 +48,7 @@ def ahead(several: Iterable[Iterator[T]], threads: int) -> Iterator[T]:
         while begun:
             yield from _gone_on(begun.popleft())
     finally:
-        wait([each for each in begun if not each.cancel()])
+        wait([future for future in begun if not future.cancel()])
 
 
 def _begun(values: Iterator[T]) -> tuple[T | None, Iterator[T]]:
@@ -65,15 +65,15 @@ def _gone_on(begun: Future[tuple[T | None, Iterator[T]]]) -> Iterator[T]:
 def _drain(waiting: deque[Work]) -> None:
     while waiting:
         try:
-            each = waiting.popleft()
+            work = waiting.popleft()
         except IndexError:  # another thread took the last one
             return
-        each()
+        work()
 
 
 def _finish(others: Sequence[Future[None]]) -> None:
     """Wait for running threads; cancel those that have not started."""
-    for other in [each for each in others if not each.cancel()]:
+    for other in [future for future in others if not future.cancel()]:
         other.result()
 
 

@@ -138,8 +138,8 @@ def is_frame(data: object) -> bool:
 def _in_memory(data: object) -> bool:
     """Check whether data is a pandas or Polars frame, which is fully in memory."""
     return any(
-        each.__name__ == "DataFrame" and each.__module__.partition(".")[0] in ("pandas", "polars")
-        for each in type(data).__mro__
+        base.__name__ == "DataFrame" and base.__module__.partition(".")[0] in ("pandas", "polars")
+        for base in type(data).__mro__
     )
 
 

@@ -25,7 +25,7 @@ def records(
     """Decode some fields of records. An invalid record or trailing bytes are an error."""
     parsed = _parsed(schema)
     found = (_whole(parsed, _unframed(value) if framed else value or b"") for value in values)
-    return [{name: each for name, each in record.items() if name in columns} for record in found]
+    return [{name: value for name, value in record.items() if name in columns} for record in found]
 
 
 def _unframed(value: bytes | None) -> bytes:

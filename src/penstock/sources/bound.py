@@ -76,7 +76,7 @@ def access_of(data: object) -> Access:
     """Return how the files of data are reached; of a live source behind a history, those of the live one."""
     sides = (getattr(data, "live", None), getattr(data, "history", None), data)
     found = (getattr(side, "access", None) for side in sides)
-    return next((each for each in found if isinstance(each, Access) and each.given), LOCAL)
+    return next((item for item in found if isinstance(item, Access) and item.given), LOCAL)
 
 
 # These checks run for every batch. `isinstance` with a protocol takes a hundred times as long.

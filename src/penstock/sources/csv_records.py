@@ -127,9 +127,9 @@ def dialect(delimiter: bytes) -> Dialect:
 
 def lines(text: bytes, number: int, line: int) -> Iterator[Record]:
     """Split a text into lines; empty lines are not records."""
-    for place, each in enumerate(text.splitlines()):
-        if each:
-            yield Record(number, line + place, each)
+    for place, text_line in enumerate(text.splitlines()):
+        if text_line:
+            yield Record(number, line + place, text_line)
             number += 1
 
 

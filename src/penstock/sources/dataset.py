@@ -66,7 +66,7 @@ class Dataset:
 
     @property
     def rows(self) -> int | None:
-        counts = [each.rows for each in self.fragments]
+        counts = [fragment.rows for fragment in self.fragments]
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
 
@@ -103,7 +103,7 @@ class Files:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        return tuple(each.path for each in self.found)
+        return tuple(file.path for file in self.found)
 
     @property
     def rows(self) -> int | None:
@@ -115,10 +115,10 @@ class Files:
         _check_partitions(self.found, self.schema)
         plan = self._row_groups if self.format == "parquet" else self._whole_file
         few = self._afar and len(self.found) <= _MOST_FOOTERS
-        footers = {each.path: Footer(each.path, self.access) for each in self.found} if few else {}
+        footers = {file.path: Footer(file.path, self.access) for file in self.found} if few else {}
         with ThreadPoolExecutor(CONNECTIONS if self._afar else THREADS) as pool:
             parts = pool.map(
-                lambda each: reading(each.path, lambda _: plan(each, field, footers), self.access), self.found
+                lambda file: reading(file.path, lambda _: plan(file, field, footers), self.access), self.found
             )
             fragments = tuple(part for piece in parts for part in piece)
         return Dataset(self.schema, fragments, self.access, footers)
@@ -166,7 +166,7 @@ def open_files(
 def _first_schema(found: Sequence[Found], format: str, access: Access) -> pa.Schema:
     """Return the schema of the first file that has one."""
     text = format in readers.TEXT
-    filled = (each.path for each in found if not (text and _is_empty(each, access)))
+    filled = (file.path for file in found if not (text and _is_empty(file, access)))
     first = next(filled, found[0].path)
     stored = reading(first, lambda path: readers.stored_schema(path, format, None, access), access)
     try:
@@ -189,8 +189,8 @@ def size_of(found: Found, access: Access) -> int:
 def _check_partitions(found: Sequence[Found], schema: pa.Schema) -> None:
     """Reject folder values that do not parse as the declared type."""
     seen: set[tuple[str, str | None]] = set()
-    for each in found:
-        for name, text in each.partition:
+    for file in found:
+        for name, text in file.partition:
             if (name, text) not in seen and name in schema.names:
                 seen.add((name, text))
-                constant(text, schema.field(name), each.path)
+                constant(text, schema.field(name), file.path)

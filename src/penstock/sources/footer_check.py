@@ -133,7 +133,7 @@ def check_footer(data: bytes) -> tuple[Leaf, ...]:
 
 def _schema(data: bytes, at: int, kind: int) -> tuple[tuple[Leaf, ...], int]:
     elements, at = value(data, at, kind, 1)
-    if kind != LIST or not elements or not all(isinstance(each, dict) for each in elements):
+    if kind != LIST or not elements or not all(isinstance(item, dict) for item in elements):
         raise DamagedError("the schema is no list of columns")
     return tuple(_leaf(level, *levels) for level, levels in _levels(elements)), at
 
@@ -141,19 +141,19 @@ def _schema(data: bytes, at: int, kind: int) -> tuple[tuple[Leaf, ...], int]:
 def _levels(elements: Sequence[Struct]) -> Iterator[tuple[Struct, tuple[int, int]]]:
     """Walk a tree given by its nodes in depth-first order, and compute the levels of its leaves."""
     open_groups = [(1, 0, 0)]  # remaining nodes, and the levels so far
-    for each in elements:
+    for item in elements:
         while open_groups and not open_groups[-1][0]:
             open_groups.pop()
         if not open_groups or len(open_groups) > _DEEPEST:
             raise DamagedError("the schema is no tree, or groups lie too deep in each other")
         left, repeated, optional = open_groups.pop()
         open_groups.append((left - 1, repeated, optional))
-        kind = each.get(_REPETITION, 0) if len(open_groups) > 1 else 0  # the root has none
+        kind = item.get(_REPETITION, 0) if len(open_groups) > 1 else 0  # the root has none
         inside = repeated + (kind == _REPEATED), optional + (kind in (_OPTIONAL, _REPEATED))
-        children = _count(each)
+        children = _count(item)
         open_groups.append((children, *inside))
         if not children and len(open_groups) > 2:
-            yield each, inside
+            yield item, inside
     if any(left for left, _, _ in open_groups):
         raise DamagedError("columns of the schema are missing")
 

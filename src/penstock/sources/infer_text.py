@@ -38,7 +38,7 @@ def _csv_types(text: bytes, marks: Dialect, names: tuple[str, ...], ended: bool)
     whole = text if ended and marks.is_closed(text) else text[: marks.complete(text)]
     if not whole or (ended and len(whole) < len(text)) or not _is_utf8(whole):
         found = marks.records(text if ended else whole or text, 0, 0, len(names))
-        whole = b"\n".join(each.text for each in found if each.reason is None and _is_utf8(each.text))
+        whole = b"\n".join(record.text for record in found if record.reason is None and _is_utf8(record.text))
     if not whole.strip(b"\r\n"):
         return pa.schema([pa.field(name, pa.null()) for name in names])
     return read_csv(whole, marks, names, {}, list(names), lenient=True).schema
@@ -86,7 +86,7 @@ def _objects(text: bytes) -> Iterator[bytes]:
         return
     if len(text) <= _SMALL:
         found = JsonLines(pa.schema([])).records(text, 0, 1)
-        yield b"\n".join(each.text for each in found if json_reason(each.text, {}) is None)
+        yield b"\n".join(record.text for record in found if json_reason(record.text, {}) is None)
         return
     size = max(len(text) // 16, _SMALL // 2)
     while text:

@@ -118,7 +118,7 @@ def _messages(found: list[Any]) -> list[Message]:
     """Drop errors and end-of-partition events, which are few among hundreds of thousands of messages."""
     if not any(map(_error, found)):
         return found
-    return [each for each in found if each.error() is None]
+    return [message for message in found if message.error() is None]
 
 
 def _position(consumer: Any, topic: str, partition: int, before: int) -> int:

@@ -48,11 +48,11 @@ def _timestamp(message: Message) -> int | None:
 
 
 _OWN: Mapping[str, Callable[[Message], Any]] = {
-    "kafka_key": lambda each: each.key(),
-    "kafka_partition": lambda each: each.partition(),
-    "kafka_offset": lambda each: each.offset(),
+    "kafka_key": lambda message: message.key(),
+    "kafka_partition": lambda message: message.partition(),
+    "kafka_offset": lambda message: message.offset(),
     "kafka_timestamp": _timestamp,
-    "kafka_headers": lambda each: each.headers(),
+    "kafka_headers": lambda message: message.headers(),
 }
 _HELD = {"kafka_key": pa.binary(), "kafka_headers": pa.map_(pa.string(), pa.binary())}
 
@@ -89,7 +89,7 @@ class Decoder:
             raise SourceError(self._complaint(bad[0][0]))  # Arrow's message quotes the value
         table = pa.Table.from_batches(good, self.schema).combine_chunks()
         return Arrived(
-            one_batch(table), str(messages[0].partition()), tuple(self._bad(*each) for each in bad)
+            one_batch(table), str(messages[0].partition()), tuple(self._bad(*record) for record in bad)
         )
 
     def _timed(self, messages: Sequence[Message]) -> pa.RecordBatch:

@@ -72,8 +72,8 @@ class LiveFiles:
         except NoFilesError:
             return []
         aside = self.beside + os.sep
-        ranked = [(_written(each), each.path, each) for each in found if not each.path.startswith(aside)]
-        return [each for _, _, each in sorted(ranked, key=lambda rank: rank[:2])]
+        ranked = [(_written(file), file.path, file) for file in found if not file.path.startswith(aside)]
+        return [file for _, _, file in sorted(ranked, key=lambda rank: rank[:2])]
 
     def files(self, found: Sequence[Found]) -> Files:
         """Bind some of the files as data."""
@@ -90,8 +90,8 @@ class LiveFiles:
         seen: set[str] = set()
         since = self.clock.now()
         while True:
-            new = [each for each in self.listed() if each.path not in seen][: self.most_files]
-            seen.update(each.path for each in new)
+            new = [file for file in self.listed() if file.path not in seen][: self.most_files]
+            seen.update(file.path for file in new)
             for found in new:
                 yield from self._rows(found, time, on_bad)
                 since = self.clock.now()
@@ -104,7 +104,7 @@ class LiveFiles:
 
     def present(self, time: str, on_bad: str) -> Iterator[Arrived]:
         """Read the current files, which are the whole input of a query that collects."""
-        return (each for found in self.listed() for each in self._rows(found, time, on_bad))
+        return (arrival for found in self.listed() for arrival in self._rows(found, time, on_bad))
 
     def _rows(self, found: Found, time: str, on_bad: str) -> Iterator[Arrived]:
         from penstock.sources.live_rows import LiveReader  # noqa: PLC0415 - loads with the first file

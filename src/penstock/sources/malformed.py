@@ -143,7 +143,7 @@ def without_time(
     there = batch.column(time).is_valid()
     missing = [number for number, valid in enumerate(there.to_pylist()) if not valid]
     texts = map(as_text, batch.take(pa.array(missing, pa.int64())).to_pylist())
-    return batch.filter(there), [describe(*each) for each in zip(missing, texts, strict=True)]
+    return batch.filter(there), [describe(*missed) for missed in zip(missing, texts, strict=True)]
 
 
 def as_text(row: dict[str, object]) -> bytes:
@@ -155,12 +155,12 @@ def quarantine_table(stream: str, bad: Iterable[Bad]) -> pa.Table:
     """Return a table of malformed records."""
     rows = [
         {
-            "row": each.row,
-            "reason": each.reason,
+            "row": record.row,
+            "reason": record.reason,
             "stream": stream,
-            "source": each.source,
-            "offset": each.offset,
+            "source": record.source,
+            "offset": record.offset,
         }
-        for each in bad
+        for record in bad
     ]
     return pa.Table.from_pylist(rows, QUARANTINED)

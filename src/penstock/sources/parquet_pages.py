@@ -87,7 +87,7 @@ def _page(head: Struct, body: tuple[int, int], codec: str) -> Page:
     form = {_FIRST: _FIRST_FORM, _SECOND: _SECOND_FORM}[head[_KIND]]
     about = head[form]
     reported = about[_STATISTICS[form]]
-    low, high = (_number(reported[each]) for each in (_LOW, _HIGH))
+    low, high = (_number(reported[name]) for name in (_LOW, _HIGH))
     if reported[_NULLS] != 0 or low > high or not reported.get(_HIGH_EXACT, True):
         raise ValueError("a page does not tell its values")
     plain = form == _FIRST_FORM and about[_ENCODING] == _PLAIN

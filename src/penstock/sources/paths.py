@@ -67,8 +67,8 @@ def find(paths: Paths, even: bool = True, access: Access = LOCAL) -> tuple[Found
 
     If `even`, all files must lie in folders for the same columns.
     """
-    each = (file for one in _listed(paths) for file in _readable(resolved(os.fspath(one)), access))
-    found = tuple({file.path: file for file in each}.values())
+    files = (file for one in _listed(paths) for file in _readable(resolved(os.fspath(one)), access))
+    found = tuple({file.path: file for file in files}.values())
     if not found:
         raise SourceError(
             "no paths are given; give a path, a glob such as 'events/*.parquet', or a list of them"
@@ -123,7 +123,7 @@ def _stored(pattern: str, access: Access) -> list[Found]:
         raise NoFilesError(
             f"no file matches {pattern!r}; check the bucket, the path and the rights to list it"
         )
-    return [_found(each) for each in found]
+    return [_found(file) for file in found]
 
 
 def _found(file: StoredFile) -> Found:
@@ -140,7 +140,7 @@ def _matches(pattern: str) -> list[Found]:
         return files
     root = fixed(pattern)
     found = sorted(glob.iglob(pattern, recursive=True))  # noqa: PTH207 - Path.glob rejects absolute patterns
-    paths = dict.fromkeys(path for each in found for path in _files(each))
+    paths = dict.fromkeys(path for path_given in found for path in _files(path_given))
     if not paths:
         if Path(root).is_dir():
             os.scandir(root).close()  # a glob treats an unreadable folder as empty
@@ -158,7 +158,7 @@ def _files(path: str) -> list[str]:
 
 def _below(folder: str) -> Iterator[str]:
     """Walk all folders below one, in the order of whole paths."""
-    for entry in sorted(os.scandir(folder), key=lambda each: each.name):
+    for entry in sorted(os.scandir(folder), key=lambda item: item.name):
         if entry.name.startswith(("_", ".")) and "=" not in entry.name:
             continue
         if entry.is_dir():
@@ -195,10 +195,10 @@ def _refuse_uneven(found: Sequence[Found]) -> None:
     """Reject files if only some of them lie in folders for a column: the others' rows would lack it."""
     first = found[0]
     names = [name for name, _ in first.partition]
-    for each in found:
-        if [name for name, _ in each.partition] != names:
+    for file in found:
+        if [name for name, _ in file.partition] != names:
             raise SourceError(
-                f"the file {each.path!r} lies in other partition folders than {first.path!r}; "
+                f"the file {file.path!r} lies in other partition folders than {first.path!r}; "
                 "read them apart, or by a glob that takes one kind"
             )
     if len(set(names)) < len(names):
@@ -230,10 +230,10 @@ def format_of(found: Sequence[Found], given: str | None) -> str:
             raise SourceError(f"there is no format {given!r:.60}; there are {', '.join(FORMATS + TABLES)}")
         return given
     first = _by_suffix(found[0].path)
-    for each in found:
-        if _by_suffix(each.path) != first:
+    for file in found:
+        if _by_suffix(file.path) != first:
             raise SourceError(
-                f"the files {found[0].path!r} and {each.path!r} have different formats; "
+                f"the files {found[0].path!r} and {file.path!r} have different formats; "
                 "give a glob that takes one kind, or format="
             )
     return first

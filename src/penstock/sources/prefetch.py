@@ -213,7 +213,7 @@ def read_ahead(
     workers = threads or len(os.sched_getaffinity(0))
     afar = bool(fragments) and access.reaches(fragments[0].path)
     workers, run = (max(workers, CONNECTIONS), STORED_RUN) if afar else (workers, RUN)
-    decoder = decoder_for(sum(each.rows or 0 for each in fragments))
+    decoder = decoder_for(sum(fragment.rows or 0 for fragment in fragments))
     most = most_rows(schema, names)
     # Wide rows are prefetched less far, whatever the number of threads.
     ahead = max(min(workers, 2 * HELD // (row_bytes(schema, names) * min(most, run))), 1)
@@ -236,8 +236,8 @@ def read_ahead(
         while waiting:
             yield from waiting.popleft().result()
     finally:
-        for each in waiting:
-            each.cancel()
+        for future in waiting:
+            future.cancel()
         pool.shutdown(wait=True)
 
 
@@ -249,7 +249,7 @@ def _fits(fragment: Fragment, most: int) -> bool:
 def _jobs(
     fragments: Sequence[Fragment], rows: int, access: Access, known: Mapping[str, Footer]
 ) -> Iterator[tuple[Fragment, Footer]]:
-    for path, parts in groupby(joined(fragments, rows), key=lambda each: each.path):
+    for path, parts in groupby(joined(fragments, rows), key=lambda fragment: fragment.path):
         footer = known.get(path) or Footer(path, access)
         for part in parts:
             yield part, footer

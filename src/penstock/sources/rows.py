@@ -177,12 +177,12 @@ def _of_values(values: Sequence[Any], dtype: pa.DataType | None) -> pa.Array:
     """Convert Python values, rejecting those that Arrow would change: fractions, truth values, and times of another kind."""
     kind = None if dtype is None else _kind_of(dtype)
     if kind in _CHECKED:
-        for each in {*map(type, values)} - _HARMLESS:
-            if issubclass(each, (bool, np.bool_)) or (
-                kind in _WHOLE and issubclass(each, (float, np.floating))
+        for kind_of_value in {*map(type, values)} - _HARMLESS:
+            if issubclass(kind_of_value, (bool, np.bool_)) or (
+                kind in _WHOLE and issubclass(kind_of_value, (float, np.floating))
             ):
                 raise TypeError
-            if kind == "timestamp" and issubclass(each, datetime):
+            if kind == "timestamp" and issubclass(kind_of_value, datetime):
                 _check_zones(values, dtype)
     return pa.array(values, dtype)
 
@@ -200,12 +200,12 @@ def _misfit(values: Any, dtype: pa.DataType | None, name: str, where: str) -> Sc
             f"the values of column {name!r} of {where} have no common type; give values of one type, or declare the types with pk.stream"
         )
     try:
-        each = iter(values)
+        iterator = iter(values)
     except TypeError:
         return SchemaMismatchError(
             f"column {name!r} of {where} is a single {type(values).__name__}; give a list or an array of values"
         )
-    for place, value in enumerate(each):
+    for place, value in enumerate(iterator):
         try:
             _of_values([value], dtype)
         except _FAILURES:

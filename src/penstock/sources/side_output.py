@@ -68,9 +68,9 @@ def open_private(path: Path) -> BinaryIO:
 
 def make_private(folder: Path) -> None:
     """Create a folder and its missing parents, private to their owner."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    for each in reversed(missing):
-        each.mkdir(mode=0o700, exist_ok=True)
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    for parent in reversed(missing):
+        parent.mkdir(mode=0o700, exist_ok=True)
     if not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
@@ -108,7 +108,7 @@ def _encoded(table: pa.Table) -> pa.Buffer:
 
 def _files(folder: str, stem: str) -> int:
     """Count the existing files, as the first number to try."""
-    return sum(1 for each in os.scandir(folder) if each.name.startswith(f"{stem}-"))
+    return sum(1 for entry in os.scandir(folder) if entry.name.startswith(f"{stem}-"))
 
 
 def _refused(folder: str, error: OSError) -> SourceError:

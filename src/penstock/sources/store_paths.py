@@ -38,7 +38,7 @@ def _alone(path: str, access: Access) -> list[StoredFile]:
 
 def _below(folder: str, access: Access) -> list[StoredFile]:
     root = folder.rstrip("/") + "/"
-    return [each for each in _listed(root, access) if not any(map(_hidden, _parts(each.path, root)))]
+    return [file for file in _listed(root, access) if not any(map(_hidden, _parts(file.path, root)))]
 
 
 def _matching(pattern: str, access: Access) -> list[StoredFile]:
@@ -46,8 +46,8 @@ def _matching(pattern: str, access: Access) -> list[StoredFile]:
     root = fixed_part(pattern)
     fits = _pattern(pattern[len(root) :])
     found = []
-    for each in _listed(root, access):
-        parts = _parts(each.path, root)
+    for file in _listed(root, access):
+        parts = _parts(file.path, root)
         ends = (
             end
             for end in range(len(parts) + 1)
@@ -55,8 +55,8 @@ def _matching(pattern: str, access: Access) -> list[StoredFile]:
             and not any(map(_hidden, parts[end:]))
         )
         if (end := next(ends, None)) is not None:
-            found.append(("/".join(parts[:end]), parts, each))
-    return [each for _, _, each in sorted(found, key=lambda one: one[:2])]
+            found.append(("/".join(parts[:end]), parts, file))
+    return [file for _, _, file in sorted(found, key=lambda one: one[:2])]
 
 
 def fixed_part(pattern: str) -> str:
@@ -79,7 +79,7 @@ def _listed(root: str, access: Access) -> Iterator[StoredFile]:
         for path, entry in access.list(root)
         if path.startswith(root) and not path.endswith(_MARKERS)
     ]
-    return iter(sorted(files, key=lambda each: _parts(each.path, root)))
+    return iter(sorted(files, key=lambda file: _parts(file.path, root)))
 
 
 def _parts(path: str, root: str) -> list[str]:

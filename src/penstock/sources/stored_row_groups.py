@@ -84,7 +84,7 @@ def spans_of(metadata: Any, numbers: Sequence[int], columns: Sequence[str]) -> l
     leaves = [
         place
         for place, name in enumerate(metadata.schema.column(at).path for at in range(len(metadata.schema)))
-        if any(name == each or name.startswith(f"{each}.") for each in columns)
+        if any(name == column or name.startswith(f"{column}.") for column in columns)
     ]
     spans = [span for group in groups for span in _merged([_chunk(group.column(at)) for at in leaves])]
     return _joined(spans, _GAP)

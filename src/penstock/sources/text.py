@@ -56,8 +56,8 @@ class TextReader:
         """Yield each line of a file as malformed."""
         with self.access.open_text(path) as file:
             rest, line = csv_head(path, file, self.block)[1:] if self.format == "csv" else (b"", 1)
-            for each in lines(rest + file.read(), 0, line):
-                yield Bad(each.text, f"line {each.line}: {reason}", path, each.number)
+            for record in lines(rest + file.read(), 0, line):
+                yield Bad(record.text, f"line {record.line}: {reason}", path, record.number)
 
     def _begin(self, path: str, file: Any) -> tuple[Format, bytes, int]:
         """Return the format, the text after the header, and the number of its first line."""
@@ -112,12 +112,12 @@ class _Search:
     ) -> Iterator[tuple[pa.RecordBatch, tuple[Bad, ...], int]]:
         """Check the records of a text one by one."""
         records = self._named(text, number, line)
-        whole = [each for each in records if each.reason is None]
+        whole = [record for record in records if record.reason is None]
         good, bad = good_and_bad(whole, self._rows, self.format.reason)
         refused = {record.number for record, _ in bad}
-        kept = [each for each in whole if each.number not in refused]
+        kept = [record for record in whole if record.number not in refused]
         batch = one_batch(pa.Table.from_batches(good, self.schema).combine_chunks())
-        bad += [(each, each.reason) for each in records if each.reason is not None]
+        bad += [(record, record.reason) for record in records if record.reason is not None]
         yield self._sifted(batch, kept, bad, len(records))
 
     def _sifted(
@@ -127,9 +127,11 @@ class _Search:
         if self._untimed(batch):
             there = batch.column(self.time).is_valid()
             missing = [record for record, timed in zip(records, there.to_pylist(), strict=True) if not timed]
-            batch, bad = batch.filter(there), [*bad, *((each, NO_TIME) for each in missing)]
+            batch, bad = batch.filter(there), [*bad, *((record, NO_TIME) for record in missing)]
         found = sorted(bad, key=lambda pair: pair[0].number)
-        reported = (Bad(each.text, f"line {each.line}: {why}", self.path, each.number) for each, why in found)
+        reported = (
+            Bad(record.text, f"line {record.line}: {why}", self.path, record.number) for record, why in found
+        )
         return batch, tuple(reported), count
 
     def _untimed(self, batch: pa.RecordBatch) -> bool:

@@ -76,8 +76,8 @@ class JsonLines:
 
     def records(self, text: bytes, number: int, line: int) -> Iterator[Record]:
         """Split a text into lines; blank lines are not records."""
-        kept = (each for each in lines(text, 0, line) if each.text.strip())
-        return (each._replace(number=number + place) for place, each in enumerate(kept))
+        kept = (record for record in lines(text, 0, line) if record.text.strip())
+        return (record._replace(number=number + place) for place, record in enumerate(kept))
 
     def reason(self, record: Record) -> str | None:
         """Return why a line is not a row."""
@@ -238,5 +238,5 @@ def _plainly_one_a_line(text: bytes, rows: int) -> bool:
 
 
 def _surely_one_a_line(text: bytes, rows: int) -> bool:
-    found = [line for each in text.splitlines() if (line := each.strip())]
+    found = [line for raw in text.splitlines() if (line := raw.strip())]
     return len(found) == rows and all(line.startswith(b"{") and line.endswith(b"}") for line in found)

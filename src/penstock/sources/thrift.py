@@ -113,8 +113,8 @@ def _elements(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
     kind, size, at = list_head(data, at)
     found = []
     for _ in range(size):
-        each, at = element(data, at, kind, depth)
-        found.append(each)
+        item, at = element(data, at, kind, depth)
+        found.append(item)
     return found, at
 
 
@@ -135,6 +135,6 @@ def _map(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
     found = []
     for _ in range(size):
         for kind in kinds:
-            each, at = element(data, at, kind, depth)
-            found.append(each)
+            item, at = element(data, at, kind, depth)
+            found.append(item)
     return found, at

@@ -73,11 +73,15 @@ class PagedTimes:
         """Append the column to a batch whose first row has the number `start` in the file."""
         room = pa.allocate_buffer(batch.num_rows * _WIDTH)
         ticks = np.frombuffer(room, np.int64)
-        at = bisect_right(self.stretches, start, key=lambda each: each.end)
+        at = bisect_right(self.stretches, start, key=lambda stretch: stretch.end)
         while at < len(self.stretches) and self.stretches[at].begin < start + batch.num_rows:
-            each, at = self.stretches[at], at + 1
-            begin, end = max(each.begin, start), min(each.end, start + batch.num_rows)
-            found = each.tick if each.page is None else self.read(each)[begin - each.begin : end - each.begin]
+            stretch, at = self.stretches[at], at + 1
+            begin, end = max(stretch.begin, start), min(stretch.end, start + batch.num_rows)
+            found = (
+                stretch.tick
+                if stretch.page is None
+                else self.read(stretch)[begin - stretch.begin : end - stretch.begin]
+            )
             ticks[begin - start : end - start] = found
         column = pa.Array.from_buffers(self.type, batch.num_rows, [None, room])
         return pa.RecordBatch.from_arrays([*batch.columns, column], [*batch.schema.names, self.name])
@@ -147,7 +151,7 @@ class Paged:
         reported = {number: self._stretches(number, starts[number]) for number in numbers}
         for known, run in groupby(numbers, key=lambda number: reported[number] is not None):
             held = list(run)
-            stretches = [each for number in held for each in reported[number] or ()]
+            stretches = [stretch for number in held for stretch in reported[number] or ()]
             yield (
                 held,
                 PagedTimes(self.field.name, self.field.type, stretches, self._times) if known else None,
@@ -160,7 +164,7 @@ class Paged:
             return None
         starts = accumulate((page.rows for page in pages), initial=start)
         found = [self._stretch(page, begin) for page, begin in zip(pages, starts, strict=False)]
-        unknown = sum(each.end - each.begin for each in found if each.page is not None)
+        unknown = sum(stretch.end - stretch.begin for stretch in found if stretch.page is not None)
         return found if unknown <= MOST_UNKNOWN * group.num_rows else None
 
     def _stretch(self, page: Page, begin: int) -> Stretch:

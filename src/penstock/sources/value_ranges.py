@@ -113,7 +113,7 @@ def _among(known: Range | None, values: Iterable[Literal]) -> Outcomes:
     if known is None:
         return ANY
     equal = [_compared("eq", known, value) for value in values]
-    return ANY if any(True in each for each in equal) else frozenset({False, None})
+    return ANY if any(True in result for result in equal) else frozenset({False, None})
 
 
 def _compared(function: str, known: Range | None, literal: Literal) -> Outcomes:

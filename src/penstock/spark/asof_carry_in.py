@@ -56,7 +56,7 @@ def _divided(
 
     Earlier pieces that end at the slice's first time are added to the slice: rows of equal time are ordered by arrival.
     """
-    starts = [each.fragment.time_min or 0 for each in own if each.stream == stream]
+    starts = [piece.fragment.time_min or 0 for piece in own if piece.stream == stream]
     first, taken = min(starts, default=None), list(own)
     earlier = _backwards(before, stream, _row_groups(own))
     for piece in earlier:
@@ -82,7 +82,7 @@ def _row_groups(pieces: Iterable[Piece]) -> set[tuple[str, int]]:
 def _backwards(before: Iterable[Part], stream: str, read: set[tuple[str, int]]) -> Iterator[Piece]:
     """List a stream's pieces from the last to the first, without row groups already read."""
     for part in before:
-        for piece in reversed([each for each in part.pieces if each.stream == stream]):
+        for piece in reversed([piece for piece in part.pieces if piece.stream == stream]):
             left = sorted(number for path, number in _row_groups([piece]) if (path, number) not in read)
             read |= _row_groups([piece])
             for number in reversed(left):
@@ -147,7 +147,9 @@ def _filtered(source: Source, columns: tuple[str, ...], where: Expr) -> Compiled
 def _keys(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     """Return key columns named 0, 1 …, dictionary-decoded."""
     columns = [batch.column(name) for name in names]
-    plain = [each.dictionary_decode() if pa.types.is_dictionary(each.type) else each for each in columns]
+    plain = [
+        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in columns
+    ]
     return pa.RecordBatch.from_arrays(plain, [str(place) for place in range(len(names))])
 
 
@@ -168,7 +170,7 @@ class KeySet:
     def add(self, *keys: pa.RecordBatch) -> None:
         """Add keys."""
         new = [key.filter(flags(self.lacks(key))) for key in keys]
-        if not any(each.num_rows for each in new):
+        if not any(batch.num_rows for batch in new):
             return
         held = [] if self._held is None else [self._held]
         self._held = _distinct(pa.concat_tables([*held, pa.Table.from_batches(new)]))

@@ -24,10 +24,10 @@ MOST_LOOKING_BACK = 16
 def session_slices(pieces: Sequence[Piece], gap: int, tasks: int) -> tuple[Part, ...] | None:
     """Assign each task the sessions that start in a time range. Returns None unless files are in time order."""
     held = [piece for piece in pieces if piece.fragment.rows]
-    starts = [each.fragment.time_min or 0 for each in held]
+    starts = [piece.fragment.time_min or 0 for piece in held]
     if any(later < earlier for earlier, later in pairwise(starts)):
         return None
-    latest = list(accumulate((each.fragment.time_max or 0 for each in held), max))
+    latest = list(accumulate((piece.fragment.time_max or 0 for piece in held), max))
     begins = _begins(held, tasks)
     befores = [bisect_left(latest, starts[begin] - gap) for begin in begins]
     return _runs(held, begins, befores, [starts[begin] for begin in begins], STARTS)
@@ -40,7 +40,7 @@ def count_slices(
     held = [piece for piece in pieces if piece.fragment.rows]
     if not _follow_each_other(held, source) or not _all_have_times(held, source):
         return None
-    firsts = [each.first_row for each in held]
+    firsts = [piece.first_row for piece in held]
     begins = _begins(held, tasks)
     wanted = [firsts[begin] - border.size + 1 for begin in begins]
     befores = [max(bisect_right(firsts, row) - 1, 0) for row in wanted]
@@ -77,7 +77,7 @@ def _follow_each_other(pieces: Sequence[Piece], source: Source) -> bool:
     """Check that pieces do not overlap in row order. With a sequence column, adjacent pieces may not share a time."""
     fragments = [piece.fragment for piece in pieces]
     least = 0 if source.sequence is None else 1
-    return not any(each.deletes or each.renamed for each in fragments) and all(
+    return not any(fragment.deletes or fragment.renamed for fragment in fragments) and all(
         (later.time_min or 0) - (earlier.time_max or 0) >= least for earlier, later in pairwise(fragments)
     )
 
@@ -95,4 +95,4 @@ def _timed(path: str, numbers: set[int], source: Source) -> bool:
     name = source.time.column
     leaves = parquet_footers.leaves(metadata, source.schema, {name: name})
     found = [parquet_footers.ranges(metadata, number, leaves).get(name) for number in numbers]
-    return all(each is not None and not each.nulls for each in found)
+    return all(found_range is not None and not found_range.nulls for found_range in found)

@@ -50,9 +50,9 @@ def packed(payloads: Iterable[ShufflePayload]) -> Iterator[pa.RecordBatch]:
     """Encode payloads as batches. Small payloads share a batch, large ones are emitted immediately."""
     waiting: list[ShufflePayload] = []
     size = 0
-    for each in payloads:
-        waiting.append(each)
-        size += len(each.payload)
+    for payload in payloads:
+        waiting.append(payload)
+        size += len(payload.payload)
         if size >= _BATCH_BYTES:
             yield _batch(waiting)
             waiting, size = [], 0
@@ -61,7 +61,9 @@ def packed(payloads: Iterable[ShufflePayload]) -> Iterator[pa.RecordBatch]:
 
 
 def _batch(payloads: Sequence[ShufflePayload]) -> pa.RecordBatch:
-    rows = [(each.shard, each.task, each.part, each.name, each.payload) for each in payloads]
+    rows = [
+        (payload.shard, payload.task, payload.part, payload.name, payload.payload) for payload in payloads
+    ]
     columns = zip(zip(*rows, strict=True), SCHEMA, strict=True)
     return pa.RecordBatch.from_arrays(
         [pa.array(values, field.type) for values, field in columns], schema=SCHEMA

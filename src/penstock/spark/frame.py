@@ -95,9 +95,9 @@ def explain(stream: Stream, tasks: int = 2) -> str:
     sources = {source.name: source for source in sources_of(stream.plan)}
     missing = {name: _imagined(source) for name, source in sources.items() if name not in known}
     bound = bind_all(stream, None, missing)
-    if needs_shards(stream.compiled(), {name: each for name, each in bound.items() if name not in missing}):
+    if needs_shards(stream.compiled(), {name: data for name, data in bound.items() if name not in missing}):
         return explained(stream.compiled())
-    frames = {name: _imagined(sources[name]) if is_here(each) else each for name, each in bound.items()}
+    frames = {name: _imagined(sources[name]) if is_here(data) else data for name, data in bound.items()}
     return str(planned(stream.compiled(), frames, None, tasks))
 
 
@@ -143,8 +143,8 @@ def bound_data(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[s
         name: bound_for(argument, sources[name]) for name, argument in given.items() if is_frame(argument)
     }
     found = bind_all(stream, None, {**given, **frames})
-    for name, each in found.items():
-        if isinstance(each, Frame):
+    for name, bound in found.items():
+        if isinstance(bound, Frame):
             _require_times(sources[name])
     return found
 
@@ -246,7 +246,7 @@ class Wiring:
         names = keys.get(inputs_of(self.compiled)[stream], ())
         if not all(isinstance(column_name, Column) for column_name in names):
             return None
-        source = next(each for each in sources_of(self.compiled.plan) if each.name == stream)
+        source = next(source for source in sources_of(self.compiled.plan) if source.name == stream)
         columns = self.compiled.columns[stream]
         by = [_partition_column(sf, bound.schema, column_name.name) for column_name in names]
         rows = (

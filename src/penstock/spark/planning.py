@@ -73,7 +73,7 @@ def planned(compiled: Compiled, bound: Mapping[str, Bound], strategy: str | None
     """Choose the physical plan of a query. Reads footers, no rows."""
     if tasks < 1:
         raise EngineError(f"tasks must be at least 1, not {tasks}")
-    frames = {name: each for name, each in bound.items() if isinstance(each, Frame)}
+    frames = {name: data for name, data in bound.items() if isinstance(data, Frame)}
     sources = [source for source in sources_of(compiled.plan) if source.name not in frames]
     pieces = tuple(piece for source in sources for piece in pieces_of(source, bound[source.name]))
     found = possible(compiled.program)
@@ -107,7 +107,7 @@ def _slices(
         return None
     match found.slices:
         case Halo(carry=Carry(right=right)) as halo:
-            source = next(each for each in sources if each.name == right)
+            source = next(source for source in sources if source.name == right)
             return carried_slices(pieces, halo, source, tasks)
         case Halo() as halo:
             return time_slices(pieces, halo, tasks)
@@ -134,13 +134,15 @@ def pieces_of(source: Source, bound: Any) -> list[Piece]:
     """List the pieces of a stream with the number of each first row. A file of unknown row count counts as 2**40 rows."""
     data = bound.dataset(source.time.column)
     fragments: Sequence[Fragment] = data.fragments
-    counts = [1 << 40 if each.rows is None else each.rows for each in fragments]
+    counts = [1 << 40 if fragment.rows is None else fragment.rows for fragment in fragments]
     firsts = [0, *accumulate(counts)]
     if source.time.implied:
-        fragments = [_implied(each, first, source) for each, first in zip(fragments, firsts, strict=False)]
+        fragments = [
+            _implied(fragment, first, source) for fragment, first in zip(fragments, firsts, strict=False)
+        ]
     return [
-        Piece(source.name, _whole_path(each), first, data.access)
-        for each, first in zip(fragments, firsts, strict=False)
+        Piece(source.name, _whole_path(fragment), first, data.access)
+        for fragment, first in zip(fragments, firsts, strict=False)
     ]
 
 

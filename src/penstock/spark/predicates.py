@@ -41,7 +41,7 @@ def _translated(expr: Expr, parts: tuple[SparkColumn | None, ...], schema: pa.Sc
             alike = _known(column, [value], schema)
             return _compared(name, sf.col(quoted(column)), sf.lit(value.value)) if alike else None
         case IsIn(Column(column), values) if _known(column, values, schema):
-            return sf.col(quoted(column)).isin([each.value for each in values])
+            return sf.col(quoted(column)).isin([value.value for value in values])
         case _:
             return None
 
@@ -50,7 +50,7 @@ def _known(column: str, values: Any, schema: pa.Schema) -> bool:
     """Check that both engines compare a column and constants alike: plain types of one kind, no nulls."""
     kind = kind_of(schema.field(column).type) if column in schema.names else "other"
     return kind in _PLAIN and all(
-        each.value is not None and kind_of(each.type) == kind and _fits(each.value) for each in values
+        value.value is not None and kind_of(value.type) == kind and _fits(value.value) for value in values
     )
 
 

@@ -93,9 +93,9 @@ def _in_turns(pieces: Sequence[Piece]) -> Sequence[Piece]:
     streams = {piece.stream for piece in pieces}
     if len(streams) == 1 or any(piece.fragment.time_min is None for piece in pieces):
         return pieces
-    ordered = sorted(pieces, key=lambda each: each.fragment.time_min or 0)
+    ordered = sorted(pieces, key=lambda piece: piece.fragment.time_min or 0)
     kept = all(
-        [each for each in ordered if each.stream == stream]
+        [piece for piece in ordered if piece.stream == stream]
         == [piece for piece in pieces if piece.stream == stream]
         for stream in streams
     )
@@ -107,8 +107,8 @@ def _watermarks(pieces: Sequence[Piece]) -> list[int | None]:
 
     With several streams, a stream that has ended does not hold back the others.
     """
-    streams = {each.stream for each in pieces}
-    if any(each.fragment.time_min is None for each in pieces):
+    streams = {piece.stream for piece in pieces}
+    if any(piece.fragment.time_min is None for piece in pieces):
         return [None] * len(pieces)
     earliest: dict[str, int | None] = dict.fromkeys(streams, END_OF_TIME if len(streams) > 1 else None)
     marks: list[int | None] = []

@@ -140,7 +140,9 @@ def _check_arguments(master: object, name: object, memory: object, ui: object, c
         if not isinstance(given, str) or not given:
             raise EngineError(f"{what} is {shown(given)}; it is a text, such as {example!r}")
     flag(ui, "ui")
-    if not isinstance(config, Mapping | None) or not all(isinstance(each, str) for each in config or ()):
+    if not isinstance(config, Mapping | None) or not all(
+        isinstance(setting, str) for setting in config or ()
+    ):
         raise EngineError(
             f"config is {shown(config)}; it is a mapping of settings, such as {{'spark.executor.memory': '4g'}}"
         )

@@ -64,7 +64,7 @@ class Chains:
         columns = [
             np.concatenate(several) for several in zip(*(words for words, _ in (*known, *rows)), strict=True)
         ]
-        ticks = np.concatenate([each for _, each in (*known, *rows)])
+        ticks = np.concatenate([array for _, array in (*known, *rows)])
         ours = np.concatenate([self._ours, self._starts_here(ticks[len(self._last) :])])
         varying = [column for column in columns if len(column) and column.min() != column.max()]
         order = np.lexsort((ticks, *varying))

@@ -104,6 +104,6 @@ def stream_to_spread(compiled: Compiled, pieces: Sequence[Piece]) -> str | None:
 
 def sampled_parts(pieces: Sequence[Piece], stream: str) -> Iterator[Part]:
     """Return some pieces of a stream, spread evenly over it."""
-    mine = [each for each in pieces if each.stream == stream]
+    mine = [piece for piece in pieces if piece.stream == stream]
     every = max(len(mine) // PIECES, 1)
     return (Part((piece,)) for piece in islice(mine[::every], PIECES))

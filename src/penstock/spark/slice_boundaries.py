@@ -49,16 +49,16 @@ def _until_sessions_end(
     """Read a slice, then later parts until every session that started in the slice has ended."""
     (source,) = sources_of(compiled.plan)
     chains = Chains(border.gap, part.low, part.high, border.exact)
-    for each in _with_end(rows_of_part(compiled, part), part):
-        _follow(chains, each, source, border.keys)
-        yield each
+    for rows in _with_end(rows_of_part(compiled, part), part):
+        _follow(chains, rows, source, border.keys)
+        yield rows
     for after in later if part.high is not None else ():
         own = Part(after.pieces[after.borrowed :], high=after.high)
-        for each in _with_end(rows_of_part(compiled, own), own):
+        for rows in _with_end(rows_of_part(compiled, own), own):
             if not chains.open():
                 return
-            _follow(chains, each, source, border.keys)
-            yield each
+            _follow(chains, rows, source, border.keys)
+            yield rows
 
 
 def _with_end(rows: Iterable[Rows], part: Part) -> Iterator[Rows]:

@@ -130,8 +130,8 @@ class _Timeline:
 def _timeline(pieces: Sequence[Piece]) -> _Timeline:
     held = ((place, piece) for place, piece in enumerate(pieces) if piece.fragment.rows)
     places = sorted(held, key=lambda pair: pair[1].fragment.time_min or 0)
-    first = (each.fragment.time_min or 0 for _, each in places)
-    last = (each.fragment.time_max or 0 for _, each in places)
+    first = (piece.fragment.time_min or 0 for _, piece in places)
+    last = (piece.fragment.time_max or 0 for _, piece in places)
     return _Timeline(tuple(places), tuple(first), tuple(accumulate(last, max)))
 
 
@@ -140,11 +140,11 @@ def _touched(line: _Timeline, low: int | None, high: int | None, halo: Halo) -> 
     begin = 0 if low is None else bisect_left(line.latest, low - halo.past)
     end = len(line.first) if high is None else bisect_left(line.first, high + halo.future)
     found = [
-        (place, each)
-        for place, each in line.places[begin:end]
-        if low is None or (each.fragment.time_max or 0) >= low - halo.past
+        (place, piece)
+        for place, piece in line.places[begin:end]
+        if low is None or (piece.fragment.time_max or 0) >= low - halo.past
     ]
-    return tuple(each for _, each in sorted(found, key=lambda pair: pair[0]))
+    return tuple(piece for _, piece in sorted(found, key=lambda pair: pair[0]))
 
 
 def joined_part(part: Part) -> Part:
@@ -155,7 +155,7 @@ def joined_part(part: Part) -> Part:
 
 def _joined(given: Sequence[Piece]) -> list[Piece]:
     made: list[Piece] = []
-    for stream, several in groupby(given, key=lambda each: each.stream):
+    for stream, several in groupby(given, key=lambda piece: piece.stream):
         pieces = list(several)
         firsts = {
             (piece.fragment.path, piece.fragment.row_groups and piece.fragment.row_groups[0]): piece.first_row

@@ -120,7 +120,7 @@ def _paths(options: Mapping[str, Any], streams: tuple[str, ...]) -> dict[str, An
         raise BindingError("no paths are given; write .load(path), or .option('paths', ...)")
     parsed = _parsed(str(given))
     if isinstance(parsed, dict):
-        return {str(name): each for name, each in parsed.items()}
+        return {str(name): value for name, value in parsed.items()}
     if len(streams) > 1:
         raise BindingError(
             f"the query reads several streams; 'paths' must map their names: {', '.join(streams)}"

@@ -36,7 +36,9 @@ def cut(compiled: Compiled, keys: Mapping[str, tuple[Expr, ...]]) -> Cut:
     """Split a query by the keys of each of its inputs. Without keys all rows go to one task."""
     behind = with_sources(compiled.plan, stored)
     read = compile_plan(behind).columns
-    wanted = {each.name: tuple(each.schema.names) for each in sources_of(behind) if each.edges.late_to}
+    wanted = {
+        source.name: tuple(source.schema.names) for source in sources_of(behind) if source.edges.late_to
+    }
     columns = {**read, **wanted}  # late rows keep all columns
     inputs = inputs_of(compiled)
     return Cut(

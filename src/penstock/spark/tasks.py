@@ -216,7 +216,7 @@ class Receive:
     sorted_by_value: frozenset[str] = frozenset()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        several = {(each.place, each.name): each for each in unpacked(batches)}
+        several = {(payload.place, payload.name): payload for payload in unpacked(batches)}
         payloads = [several[place] for place in sorted(several)]
         if not payloads:
             return
@@ -307,7 +307,7 @@ class OverFrame:
 
         context = TaskContext.get()
         compiled = self.work.compiled_for(self.stream) if isinstance(self.work, Send) else self.work.compiled
-        source = next(each for each in sources_of(compiled.plan) if each.name == self.stream)
+        source = next(source for source in sources_of(compiled.plan) if source.name == self.stream)
         rows = rows_of_frame(self.stream, source, compiled.columns[self.stream], batches, self.ordered)
         task = 0 if context is None else context.partitionId()
         made: Iterator[pa.RecordBatch] = self.work(task, rows, None)

@@ -73,7 +73,7 @@ def _nested(dtype: pa.DataType, zone: str) -> pa.DataType:
     if pa.types.is_list(dtype) or pa.types.is_large_list(dtype) or pa.types.is_fixed_size_list(dtype):
         return pa.list_(_delivered_field(dtype.value_field, zone).with_name("element"))
     if pa.types.is_struct(dtype):
-        return pa.struct([_delivered_field(each, zone) for each in dtype])
+        return pa.struct([_delivered_field(field, zone) for field in dtype])
     if pa.types.is_map(dtype):
         return pa.map_(_delivered_field(dtype.key_field, zone), _delivered_field(dtype.item_field, zone))
     return dtype
@@ -99,7 +99,7 @@ def spark_type(dtype: pa.DataType) -> DataType:
         return types.ArrayType(spark_type(plain.value_type), plain.value_field.nullable)
     if pa.types.is_struct(plain):
         return types.StructType(
-            [types.StructField(each.name, spark_type(each.type), each.nullable) for each in plain]
+            [types.StructField(field.name, spark_type(field.type), field.nullable) for field in plain]
         )
     if pa.types.is_map(plain):
         return types.MapType(spark_type(plain.key_type), spark_type(plain.item_type))
@@ -131,13 +131,16 @@ def deliverer(schema: pa.Schema, zone: str | None, never_null: Iterable[str] = (
         return lambda batch: batch
     required = frozenset(never_null)
     wanted = pa.schema(
-        [pa.field(each.name, delivered_type(each.type, zone), each.name not in required) for each in schema]
+        [
+            pa.field(field.name, delivered_type(field.type, zone), field.name not in required)
+            for field in schema
+        ]
     )
     if wanted.equals(schema):
         return lambda batch: batch
 
     def deliver(batch: pa.RecordBatch) -> pa.RecordBatch:
-        arrays = [_cast(batch.column(place), each) for place, each in enumerate(wanted)]
+        arrays = [_cast(batch.column(place), wanted_type) for place, wanted_type in enumerate(wanted)]
         return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
     return deliver

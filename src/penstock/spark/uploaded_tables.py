@@ -40,18 +40,18 @@ def handed_over(
     if not here:
         return stream, dict(bound)
     placed = _can_be_placed(stream.plan)
-    changed = {each.name: _with_place(each) if placed else stored(each) for each in here}
+    changed = {source.name: _with_place(source) if placed else stored(source) for source in here}
     found, first = dict(bound), 0
-    for each in here:
-        table = _table(bound[each.name], each, changed[each.name], first)
-        found[each.name] = bound_for(_frame(spark, table), changed[each.name])
+    for source in here:
+        table = _table(bound[source.name], source, changed[source.name], first)
+        found[source.name] = bound_for(_frame(spark, table), changed[source.name])
         first += table.num_rows
     return Stream(_rebuilt(stream.plan, changed), stream.data), found
 
 
 def _can_be_placed(plan: Plan) -> bool:
     """Check that positions can replace the sequence. A union compares the sequences of several streams, so there they cannot."""
-    return not any(isinstance(each, Union) for each in ordered(plan))
+    return not any(isinstance(node, Union) for node in ordered(plan))
 
 
 def _with_place(source: Source) -> Source:

@@ -41,8 +41,8 @@ def _paired(old: Mapping[str, str], new: Mapping[str, str]) -> list[tuple[str | 
         (name, name) for name in old if name in new and old[name] != new[name] and name != _OUTPUT
     ]
     gone = [name for name in old if name not in new]
-    for name in [each for each in new if each not in old]:
-        alike = next((each for each in gone if _kind(old[each]) == _kind(new[name])), None)
+    for name in [name for name in new if name not in old]:
+        alike = next((candidate for candidate in gone if _kind(old[candidate]) == _kind(new[name])), None)
         if alike is not None:
             gone.remove(alike)
         pairs.append((alike, name))
@@ -87,14 +87,14 @@ def _digest(identity: str) -> str:
 
 def _parts(name: str | None, query: Mapping[str, str]) -> dict[str, str]:
     prefix = f"{name}\n"
-    return {each.removeprefix(prefix): text for each, text in query.items() if each.startswith(prefix)}
+    return {key.removeprefix(prefix): text for key, text in query.items() if key.startswith(prefix)}
 
 
 def _of_part(name: str, part: str, old: str, new: str) -> str:
     before, after = (text.split("; ") if text else [] for text in (old, new))
     gone, come = (
-        [each for each in before if each not in after],
-        [each for each in after if each not in before],
+        [entry for entry in before if entry not in after],
+        [entry for entry in after if entry not in before],
     )
     if part in _LISTS and come and not gone:
         return f"{name} has further {part}: {', '.join(come)}"

@@ -59,9 +59,9 @@ def _together(kind: str, tables: Sequence[pa.Table]) -> pa.Table:
 
 def _combined(tables: Sequence[pa.Table], choose: Callable[[list[int]], int]) -> pa.Table:
     read = [read_scalars(table) for table in tables]
-    if any(each.keys() != read[0].keys() for each in read):
+    if any(marks.keys() != read[0].keys() for marks in read):
         raise StateError("the parts of a state are not those of one query")
-    return scalars(**{name: choose([each[name] for each in read]) for name in read[0]}).table
+    return scalars(**{name: choose([marks[name] for marks in read]) for name in read[0]}).table
 
 
 def shares(
@@ -72,9 +72,9 @@ def shares(
     Without keys, shard 0 gets everything. Shards without cells are omitted.
     """
     if shards == 1 or not keys:
-        return {0: {name: each.table for name, each in kept.items()}}
-    cells = {name: _by_hash(each, keys, shards) for name, each in kept.items() if _kind(name) == CELLS}
-    others = {name: each.table for name, each in kept.items() if _kind(name) != CELLS}
+        return {0: {name: table.table for name, table in kept.items()}}
+    cells = {name: _by_hash(table, keys, shards) for name, table in kept.items() if _kind(name) == CELLS}
+    others = {name: table.table for name, table in kept.items() if _kind(name) != CELLS}
     return {
         shard: {**others, **{name: parts[shard] for name, parts in cells.items() if parts[shard].num_rows}}
         for shard in range(shards)

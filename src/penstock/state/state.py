@@ -60,8 +60,8 @@ class State:
         """Build a state from state tables by name, in chunks of at most `most` bytes."""
         chunks = {
             f"{name}:{bits}" if bits else name: pack(part, None)
-            for name, each in kept.items()
-            for bits, part in cut(each, most).items()
+            for name, table in kept.items()
+            for bits, part in cut(table, most).items()
         }
         return State(query, chunks)
 

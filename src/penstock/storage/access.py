@@ -59,8 +59,8 @@ class Access:
         """List all files below a folder, with their paths."""
         store, key, root = self._at(folder)
         try:
-            for each in store.list(key):
-                yield root + each.key.removeprefix("/" if root else ""), each
+            for entry in store.list(key):
+                yield root + entry.key.removeprefix("/" if root else ""), entry
         except OSError as reason:
             raise refused(folder.rstrip("/"), "listed", reason) from None
 

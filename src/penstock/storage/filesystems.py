@@ -23,7 +23,7 @@ class FileSystemStore:
         from pyarrow import fs  # noqa: PLC0415 - slow to load
 
         found = self._files.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))
-        return (_entry(each) for each in found if each.type == fs.FileType.File)
+        return (_entry(info) for info in found if info.type == fs.FileType.File)
 
     def entry(self, key: str) -> Entry:
         from pyarrow import fs  # noqa: PLC0415 - slow to load

@@ -40,5 +40,8 @@ def _rolling(plan: pl.RollingJoin, left: str, right: str) -> ir.RollingJoin:
     found: list[ex.Aggregate] = []
     added = [ex.Field(field.name, split_aggregates(field.expr, found)[0]) for field in plan.fields]
     kept = [ex.Field(name, ex.Column(name)) for name in schema_of(plan.left).names]
-    reductions = tuple(Reduction(each.function, each.args, each.where, each.options) for each in found)
+    reductions = tuple(
+        Reduction(aggregate.function, aggregate.args, aggregate.where, aggregate.options)
+        for aggregate in found
+    )
     return ir.RollingJoin(left, right, plan.on, plan.within, reductions, (*kept, *added))

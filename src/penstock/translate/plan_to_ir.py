@@ -91,9 +91,9 @@ class _Translation:
     def _define(self, body: ir.Body, schema: pa.Schema, time: Time) -> str:
         """Add an object, or return the existing one with the same definition."""
         alike = self.by_body.setdefault(body, [])
-        for each in alike:
-            if each.schema.equals(schema) and each.time == time:
-                return each.name
+        for this in alike:
+            if this.schema.equals(schema) and this.time == time:
+                return this.name
         made = ir.Object(f"{_PREFIX[type(body)]}{len(self.objects)}", body, schema, time)
         self.objects.append(made)
         alike.append(made)
@@ -150,9 +150,9 @@ def _windowed(plan: pl.Aggregate | pl.Attach, source: str, schema: pa.Schema) ->
 def _lookback(plan: pl.Lookback, source: str, schema: pa.Schema) -> ir.Body:
     reductions: dict[ir.Reduction, int] = {}
     defined = {
-        each.name: _reduced(each.expr, reductions, span)
+        computed.name: _reduced(computed.expr, reductions, span)
         for span, fields in enumerate(plan.fields)
-        for each in fields
+        for computed in fields
     }
     fields = tuple(ex.Field(name, defined.get(name, ex.Column(name))) for name in schema.names)
     return ir.Lookback(source, plan.spans, _keys(plan.by), tuple(reductions), fields)

@@ -193,7 +193,7 @@ def without_unions(schema: pa.Schema) -> pa.Schema:
 
 def _holds_union(dtype: pa.DataType) -> bool:
     inside = (dtype.field(place).type for place in range(dtype.num_fields))
-    return pa.types.is_union(dtype) or any(_holds_union(each) for each in inside)
+    return pa.types.is_union(dtype) or any(_holds_union(child) for child in inside)
 
 
 def plain_type(dtype: pa.DataType) -> pa.DataType:
@@ -300,7 +300,7 @@ def finer(first: str, second: str) -> str:
 def physical_type(dtype: pa.DataType) -> pa.DataType:
     """Return the integer type of a time type, also inside lists and structs; other types unchanged."""
     if pa.types.is_struct(dtype):
-        return pa.struct([each.with_type(physical_type(each.type)) for each in dtype])
+        return pa.struct([field.with_type(physical_type(field.type)) for field in dtype])
     if pa.types.is_list(dtype):
         return pa.list_(dtype.value_field.with_type(physical_type(dtype.value_type)))
     if tick_unit(dtype) is None:

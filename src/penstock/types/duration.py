@@ -141,7 +141,7 @@ def calendar_parts(duration: object, what: str) -> tuple[int, str]:
     length = nanoseconds(duration, what)
     weeks = isinstance(duration, str) and {name for _, name in _parts(duration, what)} == {"w"}
     units = ["w"] * weeks + ["d", "h", "m", "s", "ms", "us", "ns"]
-    unit = next((each for each in units if length % _UNITS[each] == 0), "ns")
+    unit = next((name for name in units if length % _UNITS[name] == 0), "ns")
     return int(length / _UNITS[unit]), unit
 
 
@@ -155,7 +155,8 @@ def calendar_offset(duration: object, what: str) -> tuple[int, int, Any]:
         return 0, 0, duration
     parts = _parts(duration, what)
     months, weeks, days = (
-        sum((n for n, name in parts if name == each), Fraction(0)) for each in ("mo", "w", "d")
+        sum((n for n, name in parts if name == calendar_unit), Fraction(0))
+        for calendar_unit in ("mo", "w", "d")
     )
     if months.denominator * weeks.denominator * days.denominator != 1:
         raise DurationError(f"{what} is {duration!r}: months, weeks and days are whole numbers here")

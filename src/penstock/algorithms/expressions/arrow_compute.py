@@ -60,12 +60,15 @@ def compute(expr: ex.Expr, schema: pa.Schema, spared: Spared) -> Compute:
 def _spared(uses: Sequence[Use], schema: pa.Schema) -> Spared:
     """Return the function that evaluates all uses of a row: it returns True, or raises the error of a use."""
     names = sorted({name for use in uses for expr in (*use.where, use.value) for name in ex.columns_of(expr)})
-    runs = [([evaluator(each, schema) for each in use.where], evaluator(use.value, schema)) for use in uses]
+    runs = [
+        ([evaluator(condition, schema) for condition in use.where], evaluator(use.value, schema))
+        for use in uses
+    ]
 
     def spared(batch: pa.RecordBatch, place: int) -> bool:
         row = {name: physical_values(batch.column(name).slice(place, 1))[0] for name in names}
         for where, value in runs:
-            if all(each(row, ()) is True for each in where):
+            if all(condition(row, ()) is True for condition in where):
                 value(row, ())
         return True
 
@@ -196,14 +199,14 @@ def _membership(name: str, values: tuple[ex.Literal, ...], schema: pa.Schema) ->
 
 def _listed(values: tuple[ex.Literal, ...], dtype: pa.DataType) -> pa.Array | None:
     """Return the values that a column of the type can hold; None if Arrow does not compare them as the definition does."""
-    given: list[Any] = [each.value for each in values]
+    given: list[Any] = [value.value for value in values]
     if pa.types.is_float16(dtype):
         return None
-    if all(each.type == dtype for each in values):
+    if all(value.type == dtype for value in values):
         return from_physical(
             [value + 0.0 for value in given] if pa.types.is_floating(dtype) else given, dtype
         )
-    if not pa.types.is_integer(dtype) or not all(pa.types.is_integer(each.type) for each in values):
+    if not pa.types.is_integer(dtype) or not all(pa.types.is_integer(value.type) for value in values):
         return None
     least, most = bounds(dtype)
     return pa.array([value for value in given if least <= value <= most], dtype)

@@ -36,8 +36,8 @@ class Use:
 
 def uses_of(where: Sequence[ex.Expr | None], *values: ex.Expr) -> list[Use]:
     """List the uses of values under conditions applied in order, and of the conditions themselves."""
-    known = tuple(each for each in where if each is not None)
-    tests = [Use(known[:place], each) for place, each in enumerate(known)]
+    known = tuple(condition for condition in where if condition is not None)
+    tests = [Use(known[:place], condition) for place, condition in enumerate(known)]
     return tests + [Use(known, value) for value in values]
 
 
@@ -128,7 +128,7 @@ class HostColumns:
 
     def _free_name(self, prefix: str) -> str:
         taken = {*self.source.names, *self.fields.values()}
-        return next(each for n in range(len(taken) + 1) if (each := f"{prefix}{n}") not in taken)
+        return next(name for n in range(len(taken) + 1) if (name := f"{prefix}{n}") not in taken)
 
 
 def _fits(expr: ex.Expr, schema: pa.Schema) -> bool:
@@ -137,7 +137,7 @@ def _fits(expr: ex.Expr, schema: pa.Schema) -> bool:
         return True
     if _compares_text(expr, schema) or _asks_null(expr):
         return True
-    types = [type_of(each, schema) for each in (expr, *ex.children(expr))]
+    types = [type_of(node, schema) for node in (expr, *ex.children(expr))]
     if any(machine_type(dtype) is None for dtype in types):
         return False
     if not isinstance(expr, ex.Call):

@@ -96,7 +96,7 @@ class DenseKeys:
             for size, shift in zip(self.sizes, shifts, strict=True)
         ]
         for choice in product(*parts):
-            here, there = tuple(each[0] for each in choice), tuple(each[1] for each in choice)
+            here, there = tuple(pair[0] for pair in choice), tuple(pair[1] for pair in choice)
             new[(slice(None), *there)] = old[(slice(None), *here)]
 
     def covering(self, lows: Sequence[int], highs: Sequence[int]) -> DenseKeys:

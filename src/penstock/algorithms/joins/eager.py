@@ -72,11 +72,11 @@ class Eager:
 class EagerWindow:
     """One window while its rows arrive, distributed over groups of workers."""
 
-    def __init__(self, joiner: Eager, spec: JoinSpec, groups: int, each: int) -> None:
+    def __init__(self, joiner: Eager, spec: JoinSpec, groups: int, per_group: int) -> None:
         self._joiner, self._kernels, self._spec = joiner, joiner.kernels, spec
-        self._spares = [joiner.take_spare() for _ in range(groups * each)]
+        self._spares = [joiner.take_spare() for _ in range(groups * per_group)]
         workers = [joiner.worker(joiner.kernels, spec, spare) for spare in self._spares]
-        self._groups = [workers[at : at + each] for at in range(0, groups * each, each)]
+        self._groups = [workers[at : at + per_group] for at in range(0, groups * per_group, per_group)]
         self._rows = [0, 0]
 
     def push_left(self, codes: np.ndarray) -> Pairs:
@@ -144,8 +144,8 @@ class EagerWindow:
         elif work:
             run_on_threads([partial(gather, call) for call in work])
         if not self._spec.pairs:
-            return sum(each for each in found if isinstance(each, int))
-        parts = [each for each in found if not isinstance(each, int)]
+            return sum(result for result in found if isinstance(result, int))
+        parts = [result for result in found if not isinstance(result, int)]
         return together(parts) if parts else nothing()
 
 

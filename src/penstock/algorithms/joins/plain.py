@@ -46,7 +46,7 @@ def sort_merge(left: Sequence[int], right: Sequence[int]) -> Iterator[Pair]:
 
 def match(left: Numbered, right: Numbered) -> Iterator[Pair]:
     """Pair the rows with equal codes of two sorted sides."""
-    groups = {code: [row for _, row in rows] for code, rows in groupby(right, key=lambda each: each[0])}
+    groups = {code: [row for _, row in rows] for code, rows in groupby(right, key=lambda coded: coded[0])}
     return ((row, other) for code, row in left for other in groups.get(code, ()))
 
 

@@ -128,5 +128,5 @@ class Radix(Lazy):
         if not spec.dense:
             made["slots"] = arena.array(f"slots {thread}", slots, np.uint64 if spec.wide else np.uint32)
         if spec.pairs:
-            made |= {each: arena.array(f"{each} {thread}", largest, np.uint32) for each in ("places", "runs")}
+            made |= {name: arena.array(f"{name} {thread}", largest, np.uint32) for name in ("places", "runs")}
         return made

@@ -164,7 +164,7 @@ class SortMerge(Lazy):
             for lo, hi in runs
         ]
         ranges = [[several[part] for several in pieces] for part in range(len(splits) + 1)]
-        cuts = [0, *np.cumsum([sum(hi - lo for lo, hi in each) for each in ranges]).tolist()]
+        cuts = [0, *np.cumsum([sum(hi - lo for lo, hi in side_ranges) for side_ranges in ranges]).tolist()]
         source = 0 if len(runs) == 1 else self.merge(spec, halves, ranges, cuts)
         rows = None if halves.rows is None else halves.rows[source]
         return Sorted(halves.words[source], rows, cuts)

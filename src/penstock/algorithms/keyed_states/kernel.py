@@ -47,7 +47,7 @@ class KeyedSpec:
     def partials(self) -> tuple[Partial, ...]:
         """The partials of a state. A state exists only if it has a row, so the presence of rows is not stored."""
         found = partials_of(self.reductions, self.may_be_null)
-        return tuple(each for each in found if each != PRESENT)
+        return tuple(partial for partial in found if partial != PRESENT)
 
     @property
     def monoids(self) -> tuple[Monoid, ...]:

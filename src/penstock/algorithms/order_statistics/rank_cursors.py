@@ -86,7 +86,7 @@ class RankCursors:
     def cursor(self, fraction: float) -> _Cursor:
         """Add a cursor for the quantile at a fraction. Call this before any row enters."""
         place, before, counted, wanted = (
-            self.k.var(each, 0) for each in ("at", "before", "counted", "wanted")
+            self.k.var(name, 0) for name in ("at", "before", "counted", "wanted")
         )
         made = _Cursor(fraction, place, before, counted, wanted, self.k.var("between", 0.0, F64))
         self.cursors.append(made)
@@ -273,8 +273,8 @@ class RankCursors:
         k, level = self.k, self.k.var("level", 0)
         found = k.var("found", const(0, U64))
         base = k.local("level_base", I64, _LEVELS)
-        for place, each in enumerate(self.base):
-            k.store(base, place, each)
+        for place, value in enumerate(self.base):
+            k.store(base, place, value)
         with k.while_(found.eq(0)):
             k.set(node, node >> _BITS)
             k.set(level, level + 1)

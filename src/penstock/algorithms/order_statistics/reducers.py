@@ -130,9 +130,9 @@ class RankReducer:
 
     def _outputs(self, frames: int) -> dict[str, np.ndarray]:
         return {
-            name: room(frames, each)
+            name: room(frames, dtype)
             for kind, _, names in self._asked()
-            for name, each in zip(names, _WRITTEN[kind], strict=True)
+            for name, dtype in zip(names, _WRITTEN[kind], strict=True)
         }
 
 

@@ -76,10 +76,10 @@ def values_added(
         active = conjunction(cell.valid, active)
     if not cells:
         return (const(1, I64),), active
-    values = tuple(each.value for each in cells)
+    values = tuple(cell.value for cell in cells)
     match partial.kind:
         case "sum":
-            values = tuple(each.to(I64) if each.type == BOOL else each for each in values)
+            values = tuple(value.to(I64) if value.type == BOOL else value for value in values)
         case "least_by" | "greatest_by":
             values = (*values, _there(cells[0]))
         case "first" | "last" | "first_valid" | "last_valid":

@@ -63,7 +63,7 @@ def result_cell(
 @lru_cache(maxsize=256)
 def layout_of(definition: Definition) -> Layout:
     """Find the components that can become null, and whether any step can fail, by lowering on a scratch kernel."""
-    nullable = frozenset(place for place, each in enumerate(definition.init) if each.value is None)
+    nullable = frozenset(place for place, literal in enumerate(definition.init) if literal.value is None)
     while True:
         found, fails = _probed(Layout(definition, nullable, fails=False))
         if found <= nullable:
@@ -96,7 +96,7 @@ class Layout:
 
     @property
     def states(self) -> tuple[State, ...]:
-        inits = [each.value for each in self.definition.init]
+        inits = [literal.value for literal in self.definition.init]
         values = [
             State(_stored(computed_type(dtype)), _number(init))
             for init, dtype in zip(inits, self.definition.state, strict=True)
@@ -142,7 +142,7 @@ class Layout:
         made = _lowered(k, self.definition, exprs, cells, errors)
         values = [cell.value.to(_stored(cell.value.type)) for cell in made]
         there = [made[place].valid for place in sorted(self.nullable)]
-        valid = [const(1, U8) if each is None else each.to(U8) for each in there]
+        valid = [const(1, U8) if value is None else value.to(U8) for value in there]
         return (const(1, U8), *values, *valid, *([_any(k, errors).to(U8)] if self.fails else []))
 
 

@@ -64,9 +64,9 @@ _FLAGGED = frozenset({"sum", "product", "min", "max", "all", "any"})
 
 def partials_of(reductions: Sequence[Reduction], may_be_null: MayBeNull) -> tuple[Partial, ...]:
     """List the partials of all reductions without duplicates, the presence of a row first."""
-    needed = dict.fromkeys(each for reduction in reductions for each in _needs(reduction, may_be_null))
+    needed = dict.fromkeys(need for reduction in reductions for need in _needs(reduction, may_be_null))
     head = ROWS if ROWS in needed else PRESENT
-    return (head, *(each for each in needed if each == largest(each, needed) and each != head))
+    return (head, *(partial for partial in needed if partial == largest(partial, needed) and partial != head))
 
 
 def _needs(reduction: Reduction, may_be_null: MayBeNull) -> tuple[Partial, ...]:
@@ -112,8 +112,12 @@ def largest(partial: Partial, among: Iterable[Partial]) -> Partial:
     """The partial that subsumes this one: moments of the highest order needed over the same arguments."""
     if partial.kind not in MOMENTS:
         return partial
-    same = (each for each in among if (each.args, each.where) == (partial.args, partial.where))
-    return max((each for each in same if each.kind in MOMENTS), key=lambda each: each.kind)
+    same = (
+        candidate for candidate in among if (candidate.args, candidate.where) == (partial.args, partial.where)
+    )
+    return max(
+        (candidate for candidate in same if candidate.kind in MOMENTS), key=lambda partial: partial.kind
+    )
 
 
 def origin(partial: Partial, old: Sequence[Partial], may_be_null: MayBeNull) -> Partial:
@@ -121,7 +125,7 @@ def origin(partial: Partial, old: Sequence[Partial], may_be_null: MayBeNull) -> 
     if partial in old:
         return partial
     bare = _bare(partial, may_be_null)
-    found = next((each for each in old if _bare(each, may_be_null) == bare), None)
+    found = next((candidate for candidate in old if _bare(candidate, may_be_null) == bare), None)
     assert found is not None or bare in (PRESENT, ROWS)
     return old[0] if found is None else found
 

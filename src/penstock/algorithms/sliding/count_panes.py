@@ -27,13 +27,13 @@ def reduced(slide: CountSlide, start: Value, count: int) -> States:
 def each_reduced(slide: CountSlide, first: Value, count: Value, pieces: Pieces, use: Use) -> None:
     """Reduce the pieces of every pane: interleaved streams of distant panes first, then the remaining panes."""
     k, streams = slide.k, _streams(slide)
-    each = k.var("each", count.div(streams))
-    with k.for_(0, each, "i", scalar=True) as i:
-        panes = [k.var("pane", first + (i + each * stream)) for stream in range(streams)]
+    per_stream = k.var("per_stream", count.div(streams))
+    with k.for_(0, per_stream, "i", scalar=True) as i:
+        panes = [k.var("pane", first + (i + per_stream * stream)) for stream in range(streams)]
         for pane, *parts in zip(panes, *_side_by_side(slide, panes, pieces), strict=True):
             use(pane, parts)
     if streams > 1 and not (isinstance(count, Const) and int(count.value) % streams == 0):
-        _one_by_one(slide, first + each * streams, first + count, pieces, use)
+        _one_by_one(slide, first + per_stream * streams, first + count, pieces, use)
 
 
 def _one_by_one(slide: CountSlide, begin: Value, end: Value, pieces: Pieces, use: Use) -> None:

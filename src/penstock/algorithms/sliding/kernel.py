@@ -94,7 +94,7 @@ def slide_monoids(spec: SlideSpec) -> tuple[Monoid, ...]:
 def slide_partials(spec: SlideSpec) -> tuple[Partial, ...]:
     """The partials that the reductions need of a frame, except its number of rows, which the bounds give."""
     found = partials_of(spec.reductions, lambda expr: may_be_null(expr, spec.schema, spec.nullable))
-    return tuple(each for each in found if each not in (PRESENT, ROWS))
+    return tuple(partial for partial in found if partial not in (PRESENT, ROWS))
 
 
 def exact_monoid(partial: Partial, schema: pa.Schema) -> Monoid:
@@ -107,7 +107,7 @@ def exact_monoid(partial: Partial, schema: pa.Schema) -> Monoid:
         return monoids.count()
     types = [type_of(arg, schema) for arg in partial.args]
     machines = [machine_type(dtype) for dtype in types]
-    small = all(each is not None and each.bits <= I32.bits for each in machines)
+    small = all(machine is not None and machine.bits <= I32.bits for machine in machines)
     return monoid_of(partial, types, wide=not small)
 
 

@@ -153,10 +153,10 @@ def order_statistics(ranks: Sequence[int], frames: Frames) -> Iterator[Order]:
     for lo, hi in frames:
         if lo >= last:
             present, counts, first, last = [], Counter(), lo, lo
-        for rank in (each for each in ranks[first:lo] if each >= 0):
+        for rank in (rank for rank in ranks[first:lo] if rank >= 0):
             del present[bisect_left(present, rank)]
             counts[rank] -= 1
-        for rank in (each for each in ranks[last:hi] if each >= 0):
+        for rank in (rank for rank in ranks[last:hi] if rank >= 0):
             insort(present, rank)
             counts[rank] += 1
         first, last = lo, hi

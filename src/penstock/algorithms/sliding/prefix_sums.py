@@ -81,8 +81,8 @@ def _subtract(slide: Slide, memory: list[tuple[Buffer, ...]], first: Value, doub
         lo, hi = k.var("lo", slide.lo[f] - first), k.var("hi", slide.hi[f] - first)
         with k.if_(_move_by_rows(slide, f, stop)), k.for_(0, CHUNK, "i") as i:
             _frame(slide, memory, k.var("f", f + i), (lo + i, hi + i), doubt)
-        with k.else_(), k.for_(f, stop, "f") as each:
-            _frame(slide, memory, each, (slide.lo[each] - first, slide.hi[each] - first), doubt)
+        with k.else_(), k.for_(f, stop, "f") as frame:
+            _frame(slide, memory, frame, (slide.lo[frame] - first, slide.hi[frame] - first), doubt)
         k.set(f, stop)
 
 
@@ -92,8 +92,8 @@ def _move_by_rows(slide: Slide, f: Value, stop: Value) -> Value:
     otherwise = k.var("otherwise", (stop - f).ne(CHUNK), BOOL)
     with k.if_(~otherwise):
         lo, hi = k.var("lo", slide.lo[f] - f), k.var("hi", slide.hi[f] - f)
-        with k.for_(f, f + CHUNK, "f") as each:
-            k.set(otherwise, otherwise | (slide.lo[each] - each).ne(lo) | (slide.hi[each] - each).ne(hi))
+        with k.for_(f, f + CHUNK, "f") as frame:
+            k.set(otherwise, otherwise | (slide.lo[frame] - frame).ne(lo) | (slide.hi[frame] - frame).ne(hi))
     return ~otherwise
 
 

@@ -52,7 +52,7 @@ def fill_many_partitions(columns: tuple[Type, ...]) -> Kernel:
     partitions, places = k.buffer("partitions", I64), k.buffer("places", I64)
     sources = [k.buffer("in", column) for column in columns]
     targets = [k.buffer("out", column) for column in columns]
-    held = [k.buffer("held", each) for each in (I64, *columns)]
+    held = [k.buffer("held", column_type) for column_type in (I64, *columns)]
     lo, hi, groups, ends = k.scalar("lo"), k.scalar("hi"), k.scalar("groups"), k.buffer("ends", I64)
     begin = k.var("begin", lo)
     with k.while_(begin < hi):

@@ -74,9 +74,9 @@ class FrameReducers:
 
     def reducers(self, threads: int) -> list[Reducer]:
         numbered = list(enumerate(self.reductions))
-        in_kernels = [each for each in numbered if self._fits_kernel(each[1])]
-        by_rank = [each for each in numbered if each[1].function in QUESTIONS]
-        others = [each for each in numbered if each not in in_kernels and each not in by_rank]
+        in_kernels = [pair for pair in numbered if self._fits_kernel(pair[1])]
+        by_rank = [pair for pair in numbered if pair[1].function in QUESTIONS]
+        others = [pair for pair in numbered if pair not in in_kernels and pair not in by_rank]
         return [
             *(self._other(*other, threads) for other in others),
             *(self._kernel(key, group, threads) for key, group in _grouped(in_kernels, self._pass_of)),
@@ -137,7 +137,7 @@ class FrameReducers:
 
     def _kernel(self, key: tuple[int, str], group: list[Numbered], threads: int) -> KernelReducer:
         span, algorithm = key
-        several = tuple(each for _, each in group)
+        several = tuple(reduction for _, reduction in group)
         return KernelReducer(
             tuple(place for place, _ in group), span, self.kernel_pass(several, algorithm, threads)
         )
@@ -160,7 +160,7 @@ class FrameReducers:
     def _ranks(self, group: list[Numbered], threads: int) -> RankReducer:
         """Return one reducer for all order statistics of a column."""
         first = group[0][1]
-        questions = tuple(_question(each) for _, each in group)
+        questions = tuple(_question(reduction) for _, reduction in group)
 
         def call(shared: bool) -> Call:
             return self.kernel_factory.call(
@@ -172,7 +172,10 @@ class FrameReducers:
             first.span,
             first.args[0],
             first.where,
-            tuple((question.kind, each.type) for question, (_, each) in zip(questions, group, strict=True)),
+            tuple(
+                (question.kind, reduction.type)
+                for question, (_, reduction) in zip(questions, group, strict=True)
+            ),
             call,
             len({question.kind for question in questions} - {"quantile"}),
             memory_length,
@@ -201,7 +204,8 @@ class FrameReducers:
         kernel = build_slide(spec)
         call = self.kernel_factory.call(spec, lambda: kernel.kernel)
         scratch = tuple(
-            Cells(each.buffer.name, each.buffer.type, each.length, each.whole) for each in kernel.scratch
+            Cells(scratch.buffer.name, scratch.buffer.type, scratch.length, scratch.whole)
+            for scratch in kernel.scratch
         )
         return SlideCall(OutputCall(call, kernel.outputs, kernel.bindings), scratch)
 
@@ -227,7 +231,7 @@ def partitioner(kernel_factory: KernelFactory, threads: int) -> Partitioner:
     """Return the partitioner of rows by partition number."""
 
     def fill(dtypes: tuple[np.dtype, ...], many: bool) -> Call:
-        types = tuple(TYPES[f"{each.kind}{8 * each.itemsize}"] for each in dtypes)
+        types = tuple(TYPES[f"{dtype.kind}{8 * dtype.itemsize}"] for dtype in dtypes)
         written = fill_many_partitions if many else fill_partitions
         return kernel_factory.call((written.__name__, types), lambda: written(types))
 
@@ -263,8 +267,8 @@ def _grouped(
     numbered: list[Numbered], key: Callable[[FrameReduction], _Key]
 ) -> list[tuple[_Key, list[Numbered]]]:
     found: dict[_Key, list[Numbered]] = {}
-    for each in numbered:
-        found.setdefault(key(each[1]), []).append(each)
+    for pair in numbered:
+        found.setdefault(key(pair[1]), []).append(pair)
     return list(found.items())
 
 

@@ -25,9 +25,9 @@ class CountFraming(Released):
         if partitions.count == 1:
             return self._regular(partitions, self.partial and watermark == END_OF_TIME)
         rows = np.diff(partitions.bounds)
-        each = -(-rows // self.every)  # windows that have begun
-        partition = np.repeat(np.arange(partitions.count), each)
-        place = np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)
+        begun = -(-rows // self.every)  # windows that have begun
+        partition = np.repeat(np.arange(partitions.count), begun)
+        place = np.arange(int(begun.sum())) - np.repeat(np.cumsum(begun) - begun, begun)
         lo = partitions.bounds[partition] + place * self.every
         hi = np.minimum(lo + self.size, partitions.bounds[partition + 1])
         full = hi - lo == self.size

@@ -101,7 +101,7 @@ class Partition:
         dtypes = tuple(column.dtype for column in columns)
         call = self.by.fill_partitions(dtypes, many)
         given = {numbered("in", place): column for place, column in enumerate(columns)}
-        given |= {numbered("out", place): each for place, each in enumerate(made)}
+        given |= {numbered("out", place): array for place, array in enumerate(made)}
         run_on_threads(
             [
                 partial(call, {**stretch, **given, **(self._held(dtypes) if many else {}), "places": own})
@@ -115,7 +115,7 @@ class Partition:
         held = [room(self.by.chunk, dtype) for dtype in (np.dtype(np.int64), *dtypes)]
         groups = (self.counts.shape[1] >> self.by.group_bits) + 1
         return {
-            **{numbered("held", place): each for place, each in enumerate(held)},
+            **{numbered("held", place): array for place, array in enumerate(held)},
             "groups": groups,
             "ends": room(groups),
         }

@@ -157,7 +157,7 @@ class Layout:
     def _by_carrying(self, rows: Rows, numbers: np.ndarray) -> SortedPartitions:
         """Read ordered rows once, and scatter their columns to the partitions."""
         plain = {name: carried_view(rows.batch.column(name)) for name in self.columns}
-        carried = {name: each for name, each in plain.items() if each is not None}
+        carried = {name: array for name, array in plain.items() if array is not None}
         partition = self.partitioner.partition(numbers)
         times, *values = partition.carried([rows.times, *carried.values()])
         columns = {

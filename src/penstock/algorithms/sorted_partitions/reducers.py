@@ -75,7 +75,7 @@ class SlideCall:
     @property
     def block(self) -> int | None:
         """The preferred number of rows of a call; None if there is no preference."""
-        return BLOCK if any(each.whole for each in self.scratch) else None
+        return BLOCK if any(cells.whole for cells in self.scratch) else None
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ class KernelPass:
 
     def _results(self, kernel: SlideCall, outputs: Mapping[str, np.ndarray]) -> list[pa.Array]:
         return [
-            to_arrow(outputs[each.values], None if each.valid is None else outputs[each.valid], dtype)
-            for each, dtype in zip(kernel.output.outputs, self.types, strict=True)
+            to_arrow(outputs[output.values], None if output.valid is None else outputs[output.valid], dtype)
+            for output, dtype in zip(kernel.output.outputs, self.types, strict=True)
         ]
 
 
@@ -176,9 +176,9 @@ def _sweep(
     for stretch in frames.sweep(begin, end, kernel.block):
         if stretch.longest > longest or stretch.rows > rows:
             longest, rows = 2 * stretch.longest, 2 * stretch.rows
-            scratch = {each.parameter: each.made(longest, rows) for each in kernel.scratch}
+            scratch = {cells.parameter: cells.made(longest, rows) for cells in kernel.scratch}
         count = len(stretch.lo)
-        here = {name: each[stretch.first : stretch.first + count] for name, each in outputs.items()}
+        here = {name: output[stretch.first : stretch.first + count] for name, output in outputs.items()}
         bounds = {"lo": stretch.lo, "hi": stretch.hi, "begin": 0, "end": count}
         kernel.output.call({**given, **scratch, **here, **bounds, "head": head, "first_row": 0})
     if head[ERRORS]:
@@ -191,7 +191,7 @@ def _count(kernel: SlideCall, given: Mapping[str, object], frames: Regular, begi
     Each call first reads the rows of one frame, so a call covers the rows of several frames.
     """
     head = np.zeros(WORDS, np.int64)
-    scratch = {each.parameter: each.made(frames.size, 0) for each in kernel.scratch}
+    scratch = {cells.parameter: cells.made(frames.size, 0) for cells in kernel.scratch}
     many = max(FEWEST_ROWS, SEVERAL * frames.size) // frames.every + 1
     while begin < end:
         upto = min(begin + many, end)

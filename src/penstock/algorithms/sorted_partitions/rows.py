@@ -79,7 +79,7 @@ class Rows:
         return Rows(self.batch, self.times, self.sequence, self.branch, np.ones(len(self), np.bool_))
 
     def followed_by(self, *others: Rows) -> Rows:
-        several = [each for each in (self, *others) if len(each)]
+        several = [other for other in (self, *others) if len(other)]
         if len(several) < 2:
             return several[0] if several else self
         return Rows(

@@ -64,8 +64,8 @@ def _chosen(branches: Branches, otherwise: object) -> Signal:
         case = nodes.Case(tuple((node_of(c), node_of(v)) for c, v in parts), node_of(last))
         known = [nodes.Call("is_not_null", (node_of(c),)) for c, _ in parts]
         whole: nodes.Expr = known[0]
-        for each in known[1:]:
-            whole = nodes.Call("and", (whole, each))
+        for condition in known[1:]:
+            whole = nodes.Call("and", (whole, condition))
         return Expr(nodes.Case(((whole, case),), node_of(None)))
 
-    return pointwise(choice, [each for pair in branches for each in pair] + [otherwise], strict=False)
+    return pointwise(choice, [part for pair in branches for part in pair] + [otherwise], strict=False)

@@ -39,10 +39,14 @@ class Graph:
     def program(self, output: str) -> tuple[Program, tuple[Stream, ...]]:
         """Number the objects that the output depends on, and the streams they sample."""
         needed = self._needed(output)
-        inputs = list(dict.fromkeys(each.body.input for each in needed if isinstance(each.body, Sampled)))
-        names = {each.name: f"n{i}" for i, each in enumerate(needed)}
+        inputs = list(
+            dict.fromkeys(object_.body.input for object_ in needed if isinstance(object_.body, Sampled))
+        )
+        names = {object_.name: f"n{i}" for i, object_ in enumerate(needed)}
         names |= {token: str(i) for i, token in enumerate(inputs)}
-        objects = tuple(Object(names[each.name], renamed(each.body, names), each.schema) for each in needed)
+        objects = tuple(
+            Object(names[object_.name], renamed(object_.body, names), object_.schema) for object_ in needed
+        )
         streams = tuple(self.inputs[token] for token in inputs)
         return Program(objects, names[output], self.keys, self.time), streams
 
@@ -65,12 +69,12 @@ def sampled(
 
 def joined(graphs: Sequence[Graph]) -> Graph:
     """Combine the graphs of several signals, which must have the same time and keys."""
-    first = next((each for each in graphs if each.time != NOWHEN), graphs[0])
+    first = next((graph for graph in graphs if graph.time != NOWHEN), graphs[0])
     for other in graphs:
         if other.time != NOWHEN:
             _require_alike(first, other)
-    objects = {name: each for graph in graphs for name, each in graph.objects.items()}
-    inputs = {token: each for graph in graphs for token, each in graph.inputs.items()}
+    objects = {name: this for graph in graphs for name, this in graph.objects.items()}
+    inputs = {token: data for graph in graphs for token, data in graph.inputs.items()}
     return Graph(objects, inputs, first.keys, first.time)
 
 

@@ -32,8 +32,8 @@ def pointwise(compute: Callable[..., object], operands: Sequence[object], *, str
     from penstock.api.signals.signal import Signal  # noqa: PLC0415 - import cycle
 
     signals = list({id(operand): operand for operand in operands if isinstance(operand, Signal)}.values())
-    graph = joined([each.graph for each in signals])
-    access = {id(each): i for i, each in enumerate(signals)}
+    graph = joined([signal.graph for signal in signals])
+    access = {id(signal): i for i, signal in enumerate(signals)}
     symbols = [
         Expr(nodes.Column(at(access[id(operand)], operand.column)))
         if isinstance(operand, Signal)
@@ -43,7 +43,7 @@ def pointwise(compute: Callable[..., object], operands: Sequence[object], *, str
     node = node_of(compute(*symbols))
     if strict:
         node = guarded(node, [symbol.node for symbol in symbols if isinstance(symbol, Expr)])
-    return expression(graph, tuple(At(each.name) for each in signals), {VALUE: node})
+    return expression(graph, tuple(At(signal.name) for signal in signals), {VALUE: node})
 
 
 def guarded(node: nodes.Expr, operands: Sequence[nodes.Expr]) -> nodes.Expr:
@@ -52,8 +52,8 @@ def guarded(node: nodes.Expr, operands: Sequence[nodes.Expr]) -> nodes.Expr:
         return node
     there = [nodes.Call("is_not_null", (fromkey,)) for fromkey in dict.fromkeys(operands)]
     condition: nodes.Expr = there[0]
-    for each in there[1:]:
-        condition = nodes.Call("and", (condition, each))
+    for presence in there[1:]:
+        condition = nodes.Call("and", (condition, presence))
     return Expr(nodes.Case(((condition, node),), node_of(None))).node
 
 

@@ -173,7 +173,7 @@ class Signal(Operators):
         """Call a user's function with symbols for the values: one for each, or one for all."""
         traced, names = Function(role, function), self.values.names
         own = symbols(nodes.Column(at(0, name)) for name in names)
-        args: list[object] = [Expr(each) for each in own]
+        args: list[object] = [Expr(symbol) for symbol in own]
         if len(names) > 1 and traced.parameters() == 1:
             args = [SignalRecord(dict(zip(names, args, strict=True)))]
         traced.require(len(args), f"one for each value, {', '.join(names)}, or one for all")
@@ -309,10 +309,10 @@ class Signal(Operators):
     def _made(self, *, pieces: bool) -> Stream:
         program, streams = self.graph.program(self.name)
         data: dict[str, Any] = {}
-        for each in streams:
-            data |= each.raw_data
+        for stream in streams:
+            data |= stream.raw_data
         return Stream(
-            Intervals(tuple(each.raw_plan for each in streams), replace(program, pieces=pieces)), data
+            Intervals(tuple(stream.raw_plan for stream in streams), replace(program, pieces=pieces)), data
         )
 
     def collect(self, data: Any = None, **bindings: Any) -> pa.Table:

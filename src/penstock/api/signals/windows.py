@@ -77,7 +77,7 @@ class Spanned(Unfinished, Reducible["Signal"]):
         if reduction is not None and named:
             raise ExpressionTypeError("agg takes one expression of aggregates, or several by name, not both")
         asked = named or {VALUE: reduction}
-        made = _reduced(self._signal, self._span, {name: self._node(each) for name, each in asked.items()})
+        made = _reduced(self._signal, self._span, {name: self._node(expr) for name, expr in asked.items()})
         return moved(made, self._origin)
 
     def _node(self, reduction: object) -> nodes.Expr:
@@ -195,10 +195,10 @@ def _reduced(signal: Signal, span: Span, asked: Mapping[str, nodes.Expr], shift:
     graph = signal.graph
     reductions: list[WindowReduction] = []
 
-    def rule(each: nodes.Expr) -> nodes.Expr:
-        if not isinstance(each, nodes.Aggregate):
-            return each
-        over = WindowReduction(signal.name, each.function, each.args, span, each.where, each.options, shift)
+    def rule(node: nodes.Expr) -> nodes.Expr:
+        if not isinstance(node, nodes.Aggregate):
+            return node
+        over = WindowReduction(signal.name, node.function, node.args, span, node.where, node.options, shift)
         if over not in reductions:
             reductions.append(over)
         return nodes.Reduced(reductions.index(over))

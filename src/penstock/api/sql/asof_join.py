@@ -77,7 +77,7 @@ def with_latest(
     window = left.window.window(left.time)
     left = extended(left, {names[column]: keys[column] for column in names})
     kept = _seen(left, needed, text)
-    by = [*names.values(), *(each.column for each in kept if each.column not in names.values())]
+    by = [*names.values(), *(column.column for column in kept if column.column not in names.values())]
     hidden = free_name("rows", {*by, *right.schema.names})
     windows = left.stream.window(window, by=by).agg(count().alias(hidden))
     latest = extended(right, {name: col(column) for column, name in names.items()})
@@ -92,8 +92,8 @@ def _seen(left: Relation, needed: Sequence[exp.Column] | None, text: Text) -> tu
         return left.columns
     names = Names(left, text)
     sources = {column.source.lower() for column in left.columns}
-    asked = [each for each in needed if not each.table or each.table.lower() in sources]
-    return tuple(dict.fromkeys(found for each in asked if (found := names.found(each)) is not None))
+    asked = [column for column in needed if not column.table or column.table.lower() in sources]
+    return tuple(dict.fromkeys(found for column in asked if (found := names.found(column)) is not None))
 
 
 def _plain(conditions: Sequence[Expr]) -> list[Expr]:

@@ -135,7 +135,7 @@ class Translator:
         dtype = self.names.type_of(value)
         known = [field.name for field in dtype] if dtype is not None and pa.types.is_struct(dtype) else []
         if name not in known and not node.expression.args.get("quoted"):
-            alike = [each for each in known if each.lower() == name.lower()]
+            alike = [candidate for candidate in known if candidate.lower() == name.lower()]
             name = alike[0] if len(alike) == 1 else name
         return value.struct.field(name)
 
@@ -189,8 +189,8 @@ class Translator:
             return pairs[0][0].is_in([constant_of(right) for _, right in pairs])
         found = [a == b for a, b in (self._like(node.this, subject, value) for value in values)]
         whole = found[0]
-        for each in found[1:]:
-            whole |= each
+        for part in found[1:]:
+            whole |= part
         return whole
 
     def _choice(self, node: exp.Case | exp.If) -> Expr:
@@ -235,11 +235,11 @@ class Translator:
 def _operands(node: exp.And | exp.Or) -> list[exp.Expression]:
     """List the operands of a chain of one connector, first to last."""
     found: list[exp.Expression] = []
-    each: exp.Expression = node
-    while type(each) is type(node):
-        found.append(each.expression)
-        each = each.this
-    return [each, *reversed(found)]
+    operand: exp.Expression = node
+    while type(operand) is type(node):
+        found.append(operand.expression)
+        operand = operand.this
+    return [operand, *reversed(found)]
 
 
 def _is_number(node: exp.Expression) -> bool:

@@ -69,7 +69,7 @@ class Grouping:
 
 
 def _called(column: str, relation: Relation) -> str:
-    return next((each.name for each in relation.columns if each.column == column), column)
+    return next((visible.name for visible in relation.columns if visible.column == column), column)
 
 
 def grouping(
@@ -193,7 +193,7 @@ def aggregated(
         read.append(Output(output.name, col(name)))
     with text.at(node):
         stream = _reduced(relation, keys, fields or [count().alias(free_name("rows", taken))], text, node)
-        having = [each.expr for each in read[len(outputs) :]]
+        having = [item.expr for item in read[len(outputs) :]]
         stream = stream.filter(*having) if having else stream
     return replace(relation.over(stream), window=None, latest=False), read[: len(outputs)]
 
@@ -207,9 +207,9 @@ def _reduced(
             return relation.stream.window(by=keys).agg(*fields)
         return relation.stream.window(unbounded(), by=keys).agg(*fields)
     counted = {
-        each.column
-        for each in relation.columns
-        if each.name.lower() in {name.lower() for name in clause.partition}
+        column.column
+        for column in relation.columns
+        if column.name.lower() in {name.lower() for name in clause.partition}
     }
     if clause.counts and set(keys) != counted:
         if not counted <= set(keys):

@@ -62,7 +62,7 @@ class Clocks:
         else:
             sign = type(condition)
             found = [self._bound(condition.this, condition.expression, sign)] if sign in _SIGNS else []
-        return [] if None in found else [each for each in found if each is not None]
+        return [] if None in found else [bound for bound in found if bound is not None]
 
     def _bound(
         self, first: exp.Expression, second: exp.Expression, sign: type[exp.Expression]

@@ -46,8 +46,8 @@ class Equality:
     @property
     def where(self) -> Expr | None:
         whole: Expr | None = None
-        for each in (*self.rest, *self.strict):
-            whole = each if whole is None else whole & each
+        for condition in (*self.rest, *self.strict):
+            whole = condition if whole is None else whole & condition
         return whole
 
 
@@ -112,7 +112,7 @@ class _OverBoth(Names):
     @property
     def schema(self) -> pa.Schema:
         own = self.relation.schema
-        return pa.schema([*own, *(each for each in self.right if each.name not in own.names)])
+        return pa.schema([*own, *(column for column in self.right if column.name not in own.names)])
 
 
 def _pair(sides: Sequence[Expr], left: set[str], right: set[str]) -> tuple[Expr, Expr] | None:
@@ -140,8 +140,8 @@ def _sided(condition: Expr, left: set[str]) -> Expr:
 def check_keys(pairs: Sequence[tuple[Expr, Expr]], left: Relation, right: Relation, text: Text) -> None:
     """Reject keys of incomparable types; errors use the names of the query text."""
     for pair in pairs:
-        types = [Names(side, text).type_of(each) for each, side in zip(pair, (left, right), strict=True)]
-        names = [_written(each, side) for each, side in zip(pair, (left, right), strict=True)]
+        types = [Names(side, text).type_of(node) for node, side in zip(pair, (left, right), strict=True)]
+        names = [_written(node, side) for node, side in zip(pair, (left, right), strict=True)]
         for name, dtype in zip(names, types, strict=True):
             if dtype is not None and kind_of(dtype) in ("other", "null"):
                 raise ExpressionTypeError(
@@ -155,7 +155,7 @@ def check_keys(pairs: Sequence[tuple[Expr, Expr]], left: Relation, right: Relati
 
 def _written(expr: Expr, relation: Relation) -> str:
     """Print a key with the column names of the query text."""
-    names = {each.column: f"{each.source}.{each.name}" for each in relation.columns}
+    names = {column.column: f"{column.source}.{column.name}" for column in relation.columns}
     if isinstance(expr.node, Column):
         return names.get(expr.node.name, expr.node.name)
     shown = show(ex.substitute(expr.node, {old: Column(new) for old, new in names.items()}))

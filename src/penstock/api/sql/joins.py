@@ -33,8 +33,8 @@ def joined(
     open_to_where = join.how == "inner" and not join.nearest
     taken, kept = split(conditions, both, left, right) if open_to_where else ([], list(conditions))
     equality = equality_of([*join.on, *taken], both, left, right, join.nearest)
-    for each in join.using:
-        equality.pairs.append(named_alike(each, left, right, text))
+    for shared in join.using:
+        equality.pairs.append(named_alike(shared, left, right, text))
     with text.at(join.node):
         check_keys(equality.pairs, left, right, text)
         if join.nearest:
@@ -43,7 +43,7 @@ def joined(
             made = with_latest(left, right, equality, join, needed, text)
         else:
             made = _paired(left, right, equality, join, text)
-    merged = {str(each.this).lower() for each in join.using}
+    merged = {str(column.this).lower() for column in join.using}
     sources = {column.source for column in right.columns}
     columns = tuple(
         replace(column, merged=column.merged or (column.source in sources and column.name.lower() in merged))
@@ -72,7 +72,9 @@ def _renamed(relation: Relation, names: dict[str, str]) -> Relation:
     return replace(
         relation,
         stream=relation.stream.rename(names),
-        columns=tuple(replace(each, column=names.get(each.column, each.column)) for each in relation.columns),
+        columns=tuple(
+            replace(column, column=names.get(column.column, column.column)) for column in relation.columns
+        ),
         times=tuple((source, names.get(column, column)) for source, column in relation.times),
     )
 
@@ -94,7 +96,9 @@ def _paired(left: Relation, right: Relation, equality: Equality, join: Joining, 
     gone = {b: a for a, b in keyed.on}
     columns = left.columns
     if join.how not in LEFT_ROW_KINDS:
-        columns += tuple(replace(each, column=gone.get(each.column, each.column)) for each in right.columns)
+        columns += tuple(
+            replace(column, column=gone.get(column.column, column.column)) for column in right.columns
+        )
     waiting = left.window if right.is_table else right.window if left.is_table else None
     return Relation(stream, columns, _times(left, right, join, gone), waiting, left.latest or right.latest)
 
@@ -116,11 +120,11 @@ def _in_one_window(
     if left.window is not None and right.window is not None and join.how not in LEFT_ROW_KINDS:
         windows = left.window.window(left.time), right.window.window(right.time)
         return left, right, windows[0] if windows[0] == windows[1] else windows
-    for each, other in ((left, right), (right, left)):
-        if each.window is None and not each.carries:
+    for side, other in ((left, right), (right, left)):
+        if side.window is None and not side.carries:
             near = ", or say within which interval their times lie, with BETWEEN"
             raise text.error(
-                f"rows of {each.columns[0].source!r} need a window to meet others in: write [range …] behind the stream"
+                f"rows of {side.columns[0].source!r} need a window to meet others in: write [range …] behind the stream"
                 + (f"; those of {other.columns[0].source!r} are in windows" if other.in_windows else near),
                 join.node,
             )

@@ -44,4 +44,8 @@ def _matched(value: Expr, pattern: str) -> Expr:
 def _expression(pattern: str) -> str:
     """Convert a pattern to a regular expression over the whole text, in which `.` also matches newlines."""
     meaning = {"%": ".*", "_": "."}
-    return r"(?s)\A" + "".join(meaning.get(each) or regex.quoted(each) for each in pattern) + r"\z"
+    return (
+        r"(?s)\A"
+        + "".join(meaning.get(character) or regex.quoted(character) for character in pattern)
+        + r"\z"
+    )

@@ -70,9 +70,10 @@ def sql(
 
 def _named(streams: Mapping[str, Stream]) -> dict[str, Stream]:
     """Name unnamed streams by their argument names."""
-    once = [id(each) for each in streams.values()]
+    once = [id(stream) for stream in streams.values()]
     return {
-        name: _called(name, each) if once.count(id(each)) == 1 else each for name, each in streams.items()
+        name: _called(name, stream) if once.count(id(stream)) == 1 else stream
+        for name, stream in streams.items()
     }
 
 
@@ -126,7 +127,7 @@ def _with(node: exp.Expression, environment: Environment) -> Environment:
 def _united(node: exp.Union, environment: Environment, source: str) -> Relation:
     """Combine the rows of two queries, column by column."""
     text = environment.text
-    first, second = (_query(each, environment, source) for each in (node.this, node.expression))
+    first, second = (_query(side, environment, source) for side in (node.this, node.expression))
     if len(first.columns) != len(second.columns):
         raise text.error(
             f"UNION ALL takes as many columns on both sides, not {len(first.columns)} and {len(second.columns)}",
@@ -165,7 +166,7 @@ def _aligned(relation: Relation, types: Sequence[object]) -> Stream:
     """Rename columns by position, so that both sides agree."""
     hidden = [Field(name, Column(name)) for name in WINDOW_BOUNDS if relation.carries]
     time = _time_name(relation)
-    if time not in [each.name for each in hidden]:
+    if time not in [field.name for field in hidden]:
         hidden.append(Field(time, Column(relation.time.column)))
     stream = relation.stream
     made = [

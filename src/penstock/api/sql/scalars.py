@@ -177,7 +177,7 @@ def special(node: exp.Expression, translate: Translator) -> Expr:
             characters = None if inner is None else str(_constant(inner, translate, str))
             return translate(node.this).str.strip_chars(characters)
         case exp.Substring():
-            given = [each for each in (node.args.get("start"), node.args.get("length")) if each is not None]
+            given = [arg for arg in (node.args.get("start"), node.args.get("length")) if arg is not None]
             return _sliced(translate(node.this), *(_constant(argument, translate, int) for argument in given))
         case _:
             value = translate(node.this)

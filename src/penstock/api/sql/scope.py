@@ -108,11 +108,11 @@ def without_window(relation: Relation) -> Relation:
         return relation
     taken = set(relation.schema.names)
     names = {name: free_name(f"{name}'", taken) for name in WINDOW_BOUNDS}
-    renamed = {each: names.get(each.column, each.column) for each in relation.columns}
+    renamed = {column: names.get(column.column, column.column) for column in relation.columns}
     return replace(
         relation,
         stream=relation.stream.rename(names),
-        columns=tuple(replace(each, column=column) for each, column in renamed.items()),
+        columns=tuple(replace(visible, column=column) for visible, column in renamed.items()),
         times=tuple((source, names.get(column, column)) for source, column in relation.times),
     )
 
@@ -129,7 +129,7 @@ def attached(relation: Relation) -> Relation:
 
 def partition_column(relation: Relation, name: str) -> str:
     """Return the column that PARTITION BY names."""
-    alike = [each.column for each in relation.columns if each.name.lower() == name.lower()]
+    alike = [column.column for column in relation.columns if column.name.lower() == name.lower()]
     return alike[0] if alike else name
 
 
@@ -182,14 +182,16 @@ class Names:
         name, source = node.name, node.table
         quoted = bool(node.this.args.get("quoted"))
         among = [
-            each for each in self.relation.columns if not source or each.source.lower() == source.lower()
+            column
+            for column in self.relation.columns
+            if not source or column.source.lower() == source.lower()
         ]
-        among = [each for each in among if source or not each.merged]
-        alike = [each for each in among if each.name == name]
+        among = [column for column in among if source or not column.merged]
+        alike = [column for column in among if column.name == name]
         if not alike and not quoted:
-            alike = [each for each in among if each.name.lower() == name.lower()]
-        if len({each.column for each in alike}) > 1:
-            where = " and ".join(sorted({f"{each.source}.{each.name}" for each in alike}))
+            alike = [column for column in among if column.name.lower() == name.lower()]
+        if len({column.column for column in alike}) > 1:
+            where = " and ".join(sorted({f"{column.source}.{column.name}" for column in alike}))
             raise self.text.error(f"{name!r} could be {where}; write which", node)
         return alike[0] if alike else None
 
@@ -223,7 +225,7 @@ class Names:
 
     def is_time(self, column: str) -> bool:
         """Return whether a column is the time of the rows; in a window's result that is the window's end."""
-        return column == self.relation.time.column or column in {each for _, each in self.relation.times}
+        return column == self.relation.time.column or column in {end for _, end in self.relation.times}
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,15 +103,15 @@ def _spelled(node: exp.Column, relation: Relation, text: Text) -> str:
 def _all_columns(node: exp.Expression, relation: Relation, text: Text) -> list[Item]:
     source = node.args["table"].name.lower() if node.args.get("table") else None
     among = [column for column in relation.columns if source is None or column.source.lower() == source]
-    among = [each for each in among if source is not None or not each.merged]
+    among = [column for column in among if source is not None or not column.merged]
     if not among:
         raise text.error("there is no such stream in FROM", node)
     items: list[Item] = []
-    for each in among:
-        name = each.name
+    for visible in among:
+        name = visible.name
         while name in {item.name for item in items}:
             name += "_right"
-        items.append(Item(name, _reference(each)))
+        items.append(Item(name, _reference(visible)))
     return items
 
 
@@ -166,8 +166,8 @@ def _distinct(
         taken.add(name)
         columns.append(Output(name, output.expr))
     with text.at(node):
-        stream = relation.stream.with_columns(*(each.expr.alias(each.name) for each in columns))
-        names = [each.name for each in columns]
+        stream = relation.stream.with_columns(*(column.expr.alias(column.name) for column in columns))
+        names = [column.name for column in columns]
         relation = relation.over(stream)
         if relation.window is None and not relation.carries:
             stream = stream.distinct(names)

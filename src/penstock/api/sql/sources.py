@@ -60,7 +60,10 @@ def sources(select: exp.Select, environment: Environment) -> tuple[Relation, lis
     if origin is None:
         raise text.error("a query reads streams: FROM is missing", select)
     written = select.args.get("joins") or []
-    items = [_source(each, environment) for each in (origin.this, *(join.this for join in written))]
+    items = [
+        _source(origin_or_join, environment)
+        for origin_or_join in (origin.this, *(join.this for join in written))
+    ]
     _refuse_same_names(items, text, select)
     where = select.args.get("where")
     conditions = [] if where is None else conjuncts(where.this)
@@ -128,7 +131,7 @@ def _named(name: exp.Identifier, alias: exp.Identifier, environment: Environment
 
 
 def _called(relation: Relation, source: str) -> Relation:
-    columns = tuple(replace(each, source=source) for each in relation.columns)
+    columns = tuple(replace(column, source=source) for column in relation.columns)
     times = tuple((source, column) for _, column in relation.times)
     once = None if relation.once is None else _called(relation.once, source)
     return replace(relation, columns=columns, times=times, once=once)
@@ -137,7 +140,7 @@ def _called(relation: Relation, source: str) -> Relation:
 def _found(name: str, known: Mapping[str, object]) -> str | None:
     if name in known:
         return name
-    alike = [each for each in known if each.lower() == name.lower()]
+    alike = [candidate for candidate in known if candidate.lower() == name.lower()]
     return alike[0] if len(alike) == 1 else None
 
 
@@ -166,7 +169,7 @@ def _joining(join: exp.Join, text: Text) -> Joining:
     if not how or (side == "RIGHT" and kind in ("SEMI", "ANTI")):
         raise text.error("joins are INNER, LEFT, RIGHT, FULL, LEFT SEMI, LEFT ANTI and CROSS", join)
     on = join.args.get("on")
-    using = [each for each in join.args.get("using") or [] if isinstance(each, exp.Identifier)]
+    using = [column for column in join.args.get("using") or [] if isinstance(column, exp.Identifier)]
     if using and how in ("right", "full"):
         raise text.error("USING goes with inner and left joins; write ON, and coalesce(a.k, b.k)", join)
     return Joining(how, [] if on is None else conjuncts(on), using, join, bool(nearest))
@@ -196,9 +199,9 @@ def _counts(relation: Relation) -> bool:
 
 def _all(items: Sequence[Relation]) -> Relation:
     columns = tuple(
-        replace(each, column=f"{place}:{each.column}")
+        replace(column, column=f"{place}:{column.column}")
         for place, item in enumerate(items)
-        for each in item.columns
+        for column in item.columns
     )
     return replace(items[0], columns=columns, times=tuple(time for item in items for time in item.times))
 
@@ -208,7 +211,7 @@ def _place(column: exp.Column, items: Sequence[Relation], every: Names) -> int |
     found = every.found(column)
     if found is not None:
         return int(found.column.partition(":")[0])
-    sources = [next((each.source.lower() for each in item.columns), "") for item in items]
+    sources = [next((visible.source.lower() for visible in item.columns), "") for item in items]
     return sources.index(column.table.lower()) if column.table and column.table.lower() in sources else None
 
 

@@ -49,7 +49,7 @@ class SqlQuery(Stream):
         relation = self._relation
         if not relation.carries or relation.once is not None:
             return self
-        seen = [each.column for each in relation.columns]
+        seen = [column.column for column in relation.columns]
         plan = fresh(relation.stream.raw_plan, fresh_columns(relation.stream.raw_plan, seen))
         return SqlQuery(relation.over(relation.stream.derived(plan)))
 
@@ -57,7 +57,7 @@ class SqlQuery(Stream):
 def _streamed(relation: Relation) -> Stream:
     """Project to the columns of the SELECT list."""
     relation = rows_once(relation)
-    fields = tuple(Field(each.name, Column(each.column)) for each in relation.columns)
+    fields = tuple(Field(column.name, Column(column.column)) for column in relation.columns)
     return relation.stream.derived(projected(relation.stream.raw_plan, fields))
 
 

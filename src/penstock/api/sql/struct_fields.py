@@ -34,7 +34,7 @@ def _sources(select: exp.Expression | None) -> set[str]:
     origin = select.args.get("from_")
     joins = select.args.get("joins") or []
     given = [*([] if origin is None else [origin]), *joins]
-    return {each.this.alias_or_name.lower() for each in given}
+    return {item.this.alias_or_name.lower() for item in given}
 
 
 def _read(parts: list[exp.Expression], own: int) -> exp.Expression:

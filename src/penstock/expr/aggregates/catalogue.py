@@ -81,7 +81,7 @@ _CHOICES = (
 )  # fmt: skip
 
 AGGREGATES: dict[str, AggregateFunction] = {
-    each.name: each for each in (*_SUMS, *_MOMENTS, *_EXTREMES, *_HOLISTIC, *_CHOICES, CUSTOM)
+    function.name: function for function in (*_SUMS, *_MOMENTS, *_EXTREMES, *_HOLISTIC, *_CHOICES, CUSTOM)
 }
 
 

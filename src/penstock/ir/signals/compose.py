@@ -28,8 +28,10 @@ class Merged:
 
     def moved(self, body: Expression, shift: int) -> dict[str, ex.Expr]:
         """Add the accesses and reductions of an expression, shifted in time; return its fields over them."""
-        accesses = [self.access(At(each.source, each.shift + shift)) for each in body.accesses]
-        reductions = [self.reduction(replace(each, shift=each.shift + shift)) for each in body.reductions]
+        accesses = [self.access(At(access.source, access.shift + shift)) for access in body.accesses]
+        reductions = [
+            self.reduction(replace(reduction, shift=reduction.shift + shift)) for reduction in body.reductions
+        ]
 
         def rule(node: ex.Expr) -> ex.Expr:
             match node:
@@ -41,7 +43,7 @@ class Merged:
                 case _:
                     return node
 
-        return {each.name: ex.rewrite(each.expr, rule) for each in body.fields}
+        return {computed.name: ex.rewrite(computed.expr, rule) for computed in body.fields}
 
 
 def composed(outer: Expression, inner: dict[str, Expression]) -> Expression:
@@ -62,7 +64,7 @@ def composed(outer: Expression, inner: dict[str, Expression]) -> Expression:
             columns |= {at(i, name): expr for name, expr in made.items()}
         else:
             columns |= _renumbered(outer, i, merged.access(access))
-    reduced = [merged.reduction(each) for each in outer.reductions]
+    reduced = [merged.reduction(reduction) for reduction in outer.reductions]
 
     def rule(node: ex.Expr) -> ex.Expr:
         match node:

@@ -82,12 +82,12 @@ def intervals(program: Program, key: Row, samples: Samples) -> list[Row]:
 
 def defined(value: Row) -> bool:
     """Return whether any column is not null."""
-    return any(each is not None for each in value.values())
+    return any(part is not None for part in value.values())
 
 
 def _same(interval: Row, value: Row) -> bool:
     """Return whether two values are equal: NaN equals NaN, and -0.0 equals 0.0."""
-    return all(equality_key(interval[name]) == equality_key(each) for name, each in value.items())
+    return all(equality_key(interval[name]) == equality_key(part) for name, part in value.items())
 
 
 @dataclass
@@ -100,12 +100,16 @@ class Signals:
     _known: dict[str, dict[int, Row]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        times = [t for several in self.samples.values() for each in several for t in (each.time, each.until)]
+        times = [
+            t for several in self.samples.values() for sample in several for t in (sample.time, sample.until)
+        ]
         known = [t for t in times if t is not None]
         far = reach(self.program)
         self.ticks = range(min(known) - far, max(known) + far + 1) if known else range(0)
         self.schemas = {obj.name: obj.schema for obj in self.program.objects}
-        self.beginning = min((each.time for several in self.samples.values() for each in several), default=0)
+        self.beginning = min(
+            (sample.time for several in self.samples.values() for sample in several), default=0
+        )
         self.value = cache(self._value)
         self.is_mark = cache(self._is_mark)
         self.samples_of = cache(self._samples_of)
@@ -241,7 +245,9 @@ class Signals:
             results = self._known[name] = {}
             for t in self.ticks:
                 if self.is_mark(name, t):
-                    own = [self._past(each, t, results, body.initial) for each in body.own]
+                    own = [
+                        self._past(self_reference, t, results, body.initial) for self_reference in body.own
+                    ]
                     results[t] = self._fields(this, body, t, own)
         return self._known[name]
 
@@ -325,18 +331,18 @@ def _held(this: Object, body: Sampled, samples: Sequence[Sample], t: int) -> Row
     starts = sorted({sample.time for sample in samples})
     following = {start: after for start, after in zip_longest(starts, starts[1:]) if start is not None}
 
-    def until(each: Sample) -> int | None:
-        return _end(each, body, following[each.time])
+    def until(sample: Sample) -> int | None:
+        return _end(sample, body, following[sample.time])
 
     holding = [
         sample for sample in samples if sample.time <= t and ((end := until(sample)) is None or t < end)
     ]
     if not holding:
         return _nothing(this)
-    latest = [each for each in holding if each.time == holding[-1].time]
+    latest = [sample for sample in holding if sample.time == holding[-1].time]
     if body.hold.until is not None and len(latest) < len(holding) and body.hold.resolve is None:
         raise SignalError(OVERLAP)
-    return _resolved(body.hold.resolve, [each.row for each in holding], this.schema)
+    return _resolved(body.hold.resolve, [sample.row for sample in holding], this.schema)
 
 
 def _is_multiset(body: Sampled) -> bool:

@@ -84,7 +84,9 @@ def _length(body: object) -> int:
             Expression(accesses=accesses, reductions=reductions)
             | Feedback(accesses=accesses, reductions=reductions)
         ):
-            own = sum(each.shift for each in body.own) if isinstance(body, Feedback) else 0
+            own = (
+                sum(self_reference.shift for self_reference in body.own) if isinstance(body, Feedback) else 0
+            )
             shifts = [*(a.shift for a in accesses), *(r.shift for r in reductions)]
             return own + sum(map(abs, shifts)) + sum(_span(reduction) for reduction in reductions)
         case Resample(every=every, max_gap=gap):

@@ -16,9 +16,9 @@ Schemas = Mapping[str, pa.Schema]
 def scope(body: Expression | Feedback, schemas: Schemas, own: pa.DataType | None = None) -> pa.Schema:
     """List the columns of all accesses, then the object's own past results, which have type `own`."""
     accessed = [
-        pa.field(at(i, each.name), each.type)
+        pa.field(at(i, field.name), field.type)
         for i, access in enumerate(body.accesses)
-        for each in schemas[access.source]
+        for field in schemas[access.source]
     ]
     pasts = body.own if isinstance(body, Feedback) else ()
     return pa.schema([*accessed, *(pa.field(past(i), own) for i in range(len(pasts)))])

@@ -91,7 +91,7 @@ def _verify_sampled(this: Object, body: Sampled, program: Program, schema: pa.Sc
     _require(list(body.keys) == program.keys.names and keys == program.keys.types, this, "has other keys")
     if body.hold.until is not None:
         _require(column_type(body.hold.until, schema) == time.type, this, "ends on another clock")
-    _same(this, pa.schema([pa.field(each.name, type_of(each.expr, schema)) for each in body.fields]))
+    _same(this, pa.schema([pa.field(field.name, type_of(field.expr, schema)) for field in body.fields]))
 
 
 def _verify_reading(this: Object, body: Expression | Feedback) -> None:

@@ -11,12 +11,12 @@ from penstock.physical import nodes as ph
 def distinct(op: ph.Distinct, node: ph.Node, given: ph.Node, samples: Rows) -> Rows:
     """A run is all rows of one value; with `within`, those less than `within` after its first row."""
     runs: dict[Rank, list[Rows]] = {}
-    for each in in_order(samples, given.clock):
-        own = runs.setdefault(rank_of(each.row[name] for name in op.subset), [])
-        if own and (op.within is None or _at(each, given) - _at(own[-1][0], given) < op.within):
-            own[-1].append(each)
+    for sample in in_order(samples, given.clock):
+        own = runs.setdefault(rank_of(sample.row[name] for name in op.subset), [])
+        if own and (op.within is None or _at(sample, given) - _at(own[-1][0], given) < op.within):
+            own[-1].append(sample)
         else:
-            own.append([each])
+            own.append([sample])
     place = 0 if op.keep == "first" else -1
     chosen = {id(run[place]) for several in runs.values() for run in several}
     return [sample for sample in samples if id(sample) in chosen]

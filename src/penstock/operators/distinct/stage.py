@@ -23,8 +23,8 @@ def _timed_batches(rows: Rows) -> list[TimedBatch]:
         return [TimedBatch(rows.batch, sequence=rows.sequence, counted=True)] if len(rows) else []
     branches = [(int(branch), rows.chosen(rows.branch == branch)) for branch in np.unique(rows.branch)]
     return [
-        TimedBatch(each.batch, sequence=each.sequence, branch=branch, counted=True)
-        for branch, each in branches
+        TimedBatch(branch_rows.batch, sequence=branch_rows.sequence, branch=branch, counted=True)
+        for branch, branch_rows in branches
     ]
 
 

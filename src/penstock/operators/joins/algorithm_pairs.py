@@ -71,8 +71,8 @@ class AlgorithmPairing:
     def _codes(self, left: Rows, right: Rows, numbers: Callable[[], Numbers]) -> Pairs:
         sides = zip((left, right), self.keys, strict=True)
         columns = [[rows.batch.column(name) for name in names] for rows, names in sides]
-        if all(_are_whole(each) for each in columns):
-            one, other = (values_view(each[0]).astype(np.int64, copy=False) for each in columns)
+        if all(_are_whole(column) for column in columns):
+            one, other = (values_view(column[0]).astype(np.int64, copy=False) for column in columns)
             return one, other
         found = numbers()
         return found.left, found.right
@@ -158,7 +158,7 @@ def is_whole(dtype: pa.DataType) -> bool:
 
 def slices(placed: tuple[Placed, Placed]) -> list[tuple[tuple[int, int], tuple[int, int]]] | None:
     """Return the rows of each window on both sides; None if a window's rows are not contiguous."""
-    runs = [_runs(each.end) for each in placed]
+    runs = [_runs(side.end) for side in placed]
     if runs[0] is None or runs[1] is None:
         return None
     return [(rows, runs[1][end]) for end, rows in runs[0].items() if end in runs[1]]

@@ -92,7 +92,7 @@ class BandPairing:
             for bounds, rows in zip(self.bounds, (batch.left, batch.right), strict=True)
         )
         known = reduce(np.logical_and, (there for _, there in left))
-        return Ends([each for each, _ in left], [each for each, _ in right], self.lower, known)
+        return Ends([values for values, _ in left], [values for values, _ in right], self.lower, known)
 
     def _ranges(self, batch: Batch, ends: Ends, windows: Slices) -> Ranges:
         """Find the right rows that each left row matches; right rows are listed by window, in search order."""

@@ -61,8 +61,8 @@ class EagerRows:
             order[here] = np.arange(done, done + len(here))
             begin, done = begin + len(piece), done + len(here)
         rows = chosen[0]
-        for each in chosen[1:]:
-            rows = rows.followed_by(each)
+        for part in chosen[1:]:
+            rows = rows.followed_by(part)
         return rows.chosen(order)
 
     @property
@@ -144,7 +144,9 @@ class OpenWindow:
     def _codes(self, side: int, rows: Rows) -> Pairs:
         """Return the codes of rows without a null in the key, and the indices of these rows."""
         columns = [rows.batch.column(name) for name in self._parts.keys[side]]
-        known = np.logical_and.reduce([each.is_valid().to_numpy(zero_copy_only=False) for each in columns])
+        known = np.logical_and.reduce(
+            [column.is_valid().to_numpy(zero_copy_only=False) for column in columns]
+        )
         there = np.flatnonzero(known)
         if self._parts.whole:
             return values_view(columns[0]).astype(np.int64)[there], there
@@ -192,8 +194,8 @@ class OpenWindow:
             return alone(left_rows(how, self.sides[0].matched), 0)
         return joined_pairs(
             [
-                alone(np.flatnonzero(~each.matched), side)
-                for side, each in enumerate(self.sides)
+                alone(np.flatnonzero(~side_rows.matched), side)
+                for side, side_rows in enumerate(self.sides)
                 if preserves(how, side)
             ]
         )
@@ -295,7 +297,11 @@ class EagerJoinStage:
         times = {"left": self.left.watermark, "right": self.right.watermark}
         kept: dict[str, StateTable] = {"marks": scalars(**times)}
         for place, name in enumerate(("left", "right")):
-            piles = [each.sides[place] for each in self.open_windows.values() if len(each.sides[place])]
+            piles = [
+                open_window.sides[place]
+                for open_window in self.open_windows.values()
+                if len(open_window.sides[place])
+            ]
             if piles:
                 kept[name] = _kept(piles, self._ports[place])
         if self.waiting:

@@ -78,7 +78,7 @@ def share_out(work: Sequence[Work], rows: int, threads: int) -> None:
     """Run all work, with a portion of the pairs on each thread."""
 
     def portion(lo: int, hi: int) -> None:
-        for each in work:
-            each(lo, hi)
+        for gather in work:
+            gather(lo, hi)
 
     run_on_threads([partial(portion, *span) for span in portions(rows, threads if rows >= FEW else 1)])

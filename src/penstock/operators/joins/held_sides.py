@@ -86,7 +86,7 @@ class Output:
 
     @staticmethod
     def of(shape: Shape, threads: int) -> Output:
-        fields = [pa.field(each.name, _value_type(each.type)) for each in shape.schema]
+        fields = [pa.field(column.name, _value_type(column.type)) for column in shape.schema]
         return Output(replace(shape, schema=pa.schema(fields)), shape.schema, threads)
 
     def batches(self, results: Results, left: Rows, right: Rows) -> Iterator[pa.RecordBatch]:
@@ -95,7 +95,9 @@ class Output:
         return made if self.shape.schema.equals(self.schema) else map(self._encoded, made)
 
     def _encoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        arrays = [_encoded(array, each.type) for array, each in zip(batch.columns, self.schema, strict=True)]
+        arrays = [
+            _encoded(array, column.type) for array, column in zip(batch.columns, self.schema, strict=True)
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
@@ -103,7 +105,7 @@ def encoded(rows: Rows, schema: pa.Schema) -> Rows:
     """The same rows with the dictionaries of a schema."""
     if rows.batch.schema.equals(schema):
         return rows
-    arrays = [_encoded(array, each.type) for array, each in zip(rows.batch.columns, schema, strict=True)]
+    arrays = [_encoded(array, column.type) for array, column in zip(rows.batch.columns, schema, strict=True)]
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     return Rows(batch, rows.times, rows.sequence, rows.branch, rows.fresh)
 

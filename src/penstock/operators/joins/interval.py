@@ -121,7 +121,7 @@ class IntervalMatcher(RowByRow):
             self._met(partitions, 0, self.lo, min(self.hi, -1)),
             self._met(partitions, 1, -self.hi, min(-self.lo, 0)),
         ]
-        both = np.concatenate([each.counts for each in met])
+        both = np.concatenate([ranges.counts for ranges in met])
         times = np.concatenate([partitions.left.times, partitions.right.times])
         order = np.argsort(times, kind="stable")
         ends, times = np.cumsum(both[order]), times[order]

@@ -78,7 +78,7 @@ class WindowJoin:
         # A window uses the buffers of its pairing until its last batch is consumed, so each window in flight
         # needs its own pairing.
         self.made.extend(self.alone() for _ in range(threads + 1 - len(self.made)))
-        joins = [replace(self, pairing=each) for each in self.made]
+        joins = [replace(self, pairing=pairing) for pairing in self.made]
         found = (join.batches(run, left, right, codes) for join, run in zip(cycle(joins), runs, strict=False))
         yield from ahead(found, threads)
 
@@ -207,7 +207,7 @@ def framed(
     results: Results, run: Run, left: Rows, right: Rows, shape: Shape, threads: int
 ) -> Iterator[pa.RecordBatch]:
     """Return the results of one window as batches, with the window's bounds."""
-    results.start, results.end = (_constant(each, len(results)) for each in (run.start, run.end))
+    results.start, results.end = (_constant(bound, len(results)) for bound in (run.start, run.end))
     return shape.batches(results, left, right, threads)
 
 

@@ -94,8 +94,8 @@ class LookupStage:
         ]
         numbers = number_keys(columns[0], columns[1], (len(stream), len(table)), self.kernels)
         laid = [
-            lay(each, numbers.partitions, np.zeros(len(each), np.int64), self.kernels)
-            for each in (numbers.left, numbers.right)
+            lay(partition, numbers.partitions, np.zeros(len(partition), np.int64), self.kernels)
+            for partition in (numbers.left, numbers.right)
         ]
         found = find(laid[0], laid[1], (0, 0), self.kernels)
         if self.table:

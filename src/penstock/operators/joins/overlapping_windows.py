@@ -43,8 +43,8 @@ class OverlapMatcher(InWindows):
         windows.prepare(left.times, right.times)
         after, upto = windows.complete(before), windows.complete(watermark)
         held = [Held(*windows.held(rows.times, side)) for side, rows in enumerate((left, right))]
-        now = [clipped(each, after, upto) for each in held]
-        numbers = np.unique(np.concatenate([ranges(each.first, each.first + each.counts) for each in now]))
+        now = [clipped(run, after, upto) for run in held]
+        numbers = np.unique(np.concatenate([ranges(span.first, span.first + span.counts) for span in now]))
         small = len(numbers) * self.least > len(left) + len(right)
         if not self.always and (small or (self.if_many and not self.plain.are_many(left, right, now))):
             return self.plain.emit(left, right, before, watermark)
@@ -58,11 +58,11 @@ class OverlapMatcher(InWindows):
         """
         cuts = [
             (
-                np.searchsorted(each.last, numbers).tolist(),
-                np.searchsorted(each.first, numbers, "right").tolist(),
+                np.searchsorted(span.last, numbers).tolist(),
+                np.searchsorted(span.first, numbers, "right").tolist(),
             )
-            for each in held
+            for span in held
         ]
         starts, ends = (bound.tolist() for bound in self.plain.windows.bounds(numbers))
         spans = [list(zip(*cut, strict=True)) for cut in cuts]
-        return [Run(*each) for each in zip(starts, ends, *spans, strict=True)]
+        return [Run(*row) for row in zip(starts, ends, *spans, strict=True)]

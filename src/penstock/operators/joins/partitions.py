@@ -76,17 +76,17 @@ def number_keys(
     if not left:
         zeros = np.zeros(rows[0], np.int64), np.zeros(rows[1], np.int64)
         return Numbers(*zeros, 1, zeros)
-    whole = [_whole(each) for each in (left, right)]
+    whole = [_whole(side) for side in (left, right)]
     dense = _dense(left[0], right[0]) if len(left) == 1 else None
     if dense is None:
         index = kernels.new_index(len(left))
-        numbers = [index.number(list(each)) for each in (left, right)]
+        numbers = [index.number(list(side)) for side in (left, right)]
         partitions = len(index)
     else:
         *numbers, partitions = dense
     apart = [
-        each if there is None else np.where(there, each, partitions + place)
-        for place, (each, there) in enumerate(zip(numbers, whole, strict=True))
+        codes if there is None else np.where(there, codes, partitions + place)
+        for place, (codes, there) in enumerate(zip(numbers, whole, strict=True))
     ]
     return Numbers(apart[0], apart[1], partitions + 2, (numbers[0], numbers[1]))
 
@@ -106,7 +106,7 @@ def _dense(left: pa.Array, right: pa.Array) -> tuple[np.ndarray, np.ndarray, int
         return None
     if left.null_count or right.null_count or not len(left) or not len(right):
         return None
-    one, other = (values_view(each).astype(np.int64, copy=False) for each in (left, right))
+    one, other = (values_view(column).astype(np.int64, copy=False) for column in (left, right))
     least, most = int(min(one.min(), other.min())), int(max(one.max(), other.max()))
     widest = min(max(SPARSEST * (len(one) + len(other)), SMALL), LARGEST)
     if least >= 0 and most < widest:

@@ -64,11 +64,11 @@ class Results:
         return len(self.left)
 
     def chosen(self, which: np.ndarray) -> Results:
-        bounds = [None if each is None else each[which] for each in (self.start, self.end)]
+        bounds = [None if bound is None else bound[which] for bound in (self.start, self.end)]
         return Results(self.left[which], self.right[which], *bounds)
 
     def part(self, begin: int, end: int) -> Results:
-        bounds = [None if each is None else each[begin:end] for each in (self.start, self.end)]
+        bounds = [None if bound is None else bound[begin:end] for bound in (self.start, self.end)]
         return Results(self.left[begin:end], self.right[begin:end], *bounds)
 
 

@@ -152,7 +152,7 @@ class _Near:
 
     def results(self) -> int:
         """Estimate the number of results."""
-        several = sum(int(each.counts.sum()) for each in self.now) / max(sum(map(len, self.some)), 1)
+        several = sum(int(span.counts.sum()) for span in self.now) / max(sum(map(len, self.some)), 1)
         return int(self.found.counts.sum() * several)
 
     def cuts(self) -> list[int]:
@@ -163,7 +163,7 @@ class _Near:
         if not parts:
             return []
         first = np.sort(
-            np.concatenate([each.first[some] for each, some in zip(self.now, self.some, strict=True)])
+            np.concatenate([span.first[some] for span, some in zip(self.now, self.some, strict=True)])
         )
         # Cut at the first windows of evenly spaced rows, so that parts hold about as many rows each.
         places = np.linspace(0, len(first) - 1, parts + 2)[1:-1].astype(int)
@@ -201,13 +201,13 @@ class SlidingMatcher(InWindows):
         if gives_left_rows(self.how):
             yield from self.shape.batches(self._chosen(left, right, held, after, upto), left, right, threads)
             return
-        near = self._near(left, right, [clipped(each, after, upto) for each in held])
+        near = self._near(left, right, [clipped(span, after, upto) for span in held])
         cuts = near.cuts()
         if not cuts:
             yield from self.shape.batches(self._results(near), left, right, threads)
             return
         for since, until in pairwise([after, *cuts, upto]):
-            near = self._near(left, right, [clipped(each, since, until) for each in held])
+            near = self._near(left, right, [clipped(span, since, until) for span in held])
             yield from self.shape.batches(self._results(near), left, right, threads)
 
     def kept(
@@ -216,7 +216,7 @@ class SlidingMatcher(InWindows):
         """Retain the rows of open windows; for semi and anti joins, also the right rows that pending left rows
         may match.
         """
-        open_yet = [(each.last > upto) & (each.last >= each.first) for each in held]
+        open_yet = [(span.last > upto) & (span.last >= span.first) for span in held]
         if gives_left_rows(self.how):
             past, future = self.windows.reach()
             open_yet[1] |= right.times > max(watermark - past - future - 2, START_OF_TIME)
@@ -225,7 +225,7 @@ class SlidingMatcher(InWindows):
     def are_many(self, left: Rows, right: Rows, now: list[Held]) -> bool:
         """Whether there are at least as many results as (row, window) pairs, and too many for one batch."""
         return self._near(left, right, now).results() >= max(
-            MOST_PAIRS, sum(int(each.counts.sum()) for each in now)
+            MOST_PAIRS, sum(int(span.counts.sum()) for span in now)
         )
 
     def _results(self, near: _Near) -> Results:
@@ -238,7 +238,7 @@ class SlidingMatcher(InWindows):
         for side in (0, 1):
             if preserves(self.how, side):
                 found.append(_alone(now[side], side, found[0][side], window))
-        return self._arranged(*(np.concatenate(each) for each in zip(*found, strict=True)))
+        return self._arranged(*(np.concatenate(part) for part in zip(*found, strict=True)))
 
     def _arranged(self, left: np.ndarray, right: np.ndarray, window: np.ndarray, kind: np.ndarray) -> Results:
         own = np.where(left == NULL_ROW, right, left)
@@ -248,10 +248,10 @@ class SlidingMatcher(InWindows):
 
     def _near(self, left: Rows, right: Rows, now: list[Held], some: list[np.ndarray] | None = None) -> _Near:
         """Find the rows near enough to share a window, among rows inside a window or among `some` of each side."""
-        some = some or [np.flatnonzero(each.counts) for each in now]
+        some = some or [np.flatnonzero(span.counts) for span in now]
         rows = [
-            each if len(which) == len(each) else each.chosen(which)
-            for each, which in zip((left, right), some, strict=True)
+            side if len(which) == len(side) else side.chosen(which)
+            for side, which in zip((left, right), some, strict=True)
         ]
         columns = [
             [row.batch.column(name) for name in names] for row, names in zip(rows, self.keys, strict=True)

@@ -96,9 +96,9 @@ class WindowMatcher(InWindows):
             return known[0]
 
         placed = self.windows.place(left, right, numbers)
-        done = [each.inside & self.windows.complete(each.end, watermark) for each in placed]
-        kept = [each.inside & ~now for each, now in zip(placed, done, strict=True)]
-        made = self._results(left, right, placed, done, numbers) if any(each.any() for each in done) else []
+        done = [side.inside & self.windows.complete(side.end, watermark) for side in placed]
+        kept = [side.inside & ~now for side, now in zip(placed, done, strict=True)]
+        made = self._results(left, right, placed, done, numbers) if any(mask.any() for mask in done) else []
         return made, kept[0], kept[1]
 
     def completes(self, before: int, watermark: int) -> bool:
@@ -115,10 +115,10 @@ class WindowMatcher(InWindows):
         done: list[np.ndarray],
         numbers: Callable[[], Numbers],
     ) -> Iterable[pa.RecordBatch]:
-        if all(each.all() for each in done):
+        if all(mask.all() for mask in done):
             batch = Batch(left, right, placed, numbers)
         else:
-            chosen = [np.flatnonzero(each) for each in done]
+            chosen = [np.flatnonzero(mask) for mask in done]
             left, right = left.chosen(chosen[0]), right.chosen(chosen[1])
             placed = placed[0].chosen(chosen[0]), placed[1].chosen(chosen[1])
             batch = Batch(left, right, placed, partial(self._numbers, left, right))
@@ -130,7 +130,7 @@ class WindowMatcher(InWindows):
 
 def _how_many(placed: tuple[Placed, Placed]) -> int:
     """Count the windows of rows in order of time, on the side that has more."""
-    return max(int(np.count_nonzero(np.diff(each.end))) + min(len(each.end), 1) for each in placed)
+    return max(int(np.count_nonzero(np.diff(side.end))) + min(len(side.end), 1) for side in placed)
 
 
 def numbers_of(

@@ -50,15 +50,15 @@ class Run:
 def runs_between(starts: np.ndarray, ends: np.ndarray, times: Sequence[np.ndarray]) -> list[Run]:
     """Return the windows with rows at times from start to end; rows are in order of time."""
     cuts = [np.searchsorted(time, bounds) for time in times for bounds in (starts, ends)]
-    rows = zip(*(each.tolist() for each in (starts, ends, *cuts)), strict=True)
+    rows = zip(*(cut.tolist() for cut in (starts, ends, *cuts)), strict=True)
     runs = [Run(start, end, (a, b), (c, d)) for start, end, a, b, c, d in rows]
     return [run for run in runs if run.rows]
 
 
 def first_and_last(left: Rows, right: Rows) -> tuple[int, int] | None:
     """Return the times of the first and last row, or None without rows."""
-    some = [each.times for each in (left, right) if len(each)]
-    return (min(int(each[0]) for each in some), max(int(each[-1]) for each in some)) if some else None
+    some = [side.times for side in (left, right) if len(side)]
+    return (min(int(times[0]) for times in some), max(int(times[-1]) for times in some)) if some else None
 
 
 class Windows(Protocol):
@@ -125,7 +125,7 @@ class GridWindows(Closing):
 
     def _starts(self, left: Rows, right: Rows) -> np.ndarray:
         """The starts of the windows that hold a row."""
-        return np.unique(np.concatenate([self.side(each.times).start for each in (left, right)]))
+        return np.unique(np.concatenate([self.side(side.times).start for side in (left, right)]))
 
 
 @dataclass(frozen=True)
@@ -208,12 +208,12 @@ class CarriedWindows(Closing):
 
     def _side(self, rows: Rows) -> Placed:
         start, end = (rows.batch.column(name) for name in (self.start, self.end))
-        known = [each.is_valid().to_numpy(zero_copy_only=False) for each in (start, end)]
+        known = [bound.is_valid().to_numpy(zero_copy_only=False) for bound in (start, end)]
         return Placed(ticks_of(start), ticks_of(end), known[0] & known[1])
 
     def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
         """Return the windows if rows are in window order, as rows with the windows of a grid are."""
-        mine, its = (_carried_runs(self._side(each), always) for each in (left, right))
+        mine, its = (_carried_runs(self._side(side), always) for side in (left, right))
         if mine is None or its is None:
             return None
         windows = sorted({*mine, *its}, key=lambda window: window[::-1])

@@ -34,7 +34,7 @@ class LookBackFraming(Released):
         if partitions.all_fresh:
             return list(whole)
         new = np.flatnonzero(partitions.fresh)
-        return [each.chosen(new) for each in whole]
+        return [behind.chosen(new) for behind in whole]
 
     def needed(self, partitions: SortedPartitions, watermark: int) -> np.ndarray:
         """The rows that a row at the watermark, or the next row of its partition, would look back on."""

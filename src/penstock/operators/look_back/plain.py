@@ -13,8 +13,8 @@ def look_back(op: ph.LookBack, node: ph.Node, given: ph.Node, samples: Rows) -> 
     found = []
     for rows in partitions(samples, op.keys, given.clock).values():
         for place, (time, sample) in enumerate(rows):
-            spans = [[each for _, each in behind(span, rows, place)] for span in op.spans]
+            spans = [[reached for _, reached in behind(span, rows, place)] for span in op.spans]
             values = reduced(op.reductions, spans, given.schema)
             row = with_reduced(sample.row, values, node.schema)
             found.append(((time, sample.rank), Sample(row, sample.rank)))
-    return [each for _, each in sorted(found, key=lambda pair: pair[0])]
+    return [sample for _, sample in sorted(found, key=lambda pair: pair[0])]

@@ -147,8 +147,8 @@ class Emission:
             return {}
         rows: dict[str, object] = {"cursor": np.array([0, -1, 0, 0])}
         deepest = self._deepest(lo, hi)
-        for each in self.kernel.scratch:
-            rows[each.parameter] = filled(each.type, 0, (deepest if each.deep else 1) * self.columns)
+        for buffer in self.kernel.scratch:
+            rows[buffer.parameter] = filled(buffer.type, 0, (deepest if buffer.deep else 1) * self.columns)
         return rows
 
     def _deepest(self, lo: int, hi: int) -> int:

@@ -62,7 +62,7 @@ def _frames_of_few(windows: Windows, numbers: np.ndarray, panes: np.ndarray, ord
     first, cuts, last = panes.searchsorted(windows.bounds(numbers))
     held = last > first
     if not held.all():
-        numbers, first, cuts, last = (each[held] for each in (numbers, first, cuts, last))
+        numbers, first, cuts, last = (array[held] for array in (numbers, first, cuts, last))
     return Frames(numbers, order, first, cuts, last, _overlapping(first, last))
 
 
@@ -71,7 +71,7 @@ def frames_of_pairs(windows: Windows, keys: HashKeys, after: int, upto: int) -> 
     panes, *words = (word[: keys.count] for word in keys.words)
     by_key = [] if windows.span == 1 else [keys.nulls[: keys.count] >> 1, *words]
     order = np.lexsort([panes, *by_key])
-    panes, partition = panes[order], _partitions([each[order] for each in by_key], len(order))
+    panes, partition = panes[order], _partitions([key[order] for key in by_key], len(order))
     low, high = windows.holding(panes, after, upto)
     if windows.span == 1:  # each pair is a window
         chosen = np.flatnonzero(low <= high)

@@ -35,7 +35,7 @@ def runs_of(workers: list[Worker]) -> list[tuple[Worker, int]]:
     """The workers in pane order: (worker, the last pane before another worker's)."""
     held = [worker.table.panes[: worker.slots] for worker in workers if worker.table is not None]
     panes = np.concatenate(held)
-    owners = np.repeat(np.arange(len(held)), [len(each) for each in held])
+    owners = np.repeat(np.arange(len(held)), [len(held_panes) for held_panes in held])
     order = np.argsort(panes)
     panes, owners = panes[order], owners[order]
     ends = np.append(np.flatnonzero(np.diff(owners)), len(owners) - 1)

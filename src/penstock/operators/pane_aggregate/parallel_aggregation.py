@@ -22,7 +22,7 @@ def fold_in_parallel(workers: Sequence[Worker], tasks: Sequence[Task]) -> None:
     call = made[0].call
     if any(other.call is not call for other in made):
         return
-    found = call.together([each.frame for each in made], [task.shares for task in tasks])
+    found = call.together([kernel.frame for kernel in made], [task.shares for task in tasks])
     for (worker, given, task), progress in zip(team, found or (), strict=False):
         worker.progress(given, task, progress)
 

@@ -24,23 +24,23 @@ def pane_aggregate(op: ph.PaneAggregate, node: ph.Node, given: ph.Node, samples:
     results: list[tuple[WindowBounds, Rank, Sample]] = []
     for key, panes in _panes(op, given, samples).items():
         for window in _windows(op, panes):
-            members = [each for pane in sorted(panes) if _inside(pane, window) for each in panes[pane]]
+            members = [sample for pane in sorted(panes) if _inside(pane, window) for sample in panes[pane]]
             row = {n: canonical(v) for n, v in keys(members[0].row).items()} | bounds_of(window)
             values = reduced(op.reductions, [members], given.schema)
             if holds is None or holds(row, values) is True:
                 results.append((window[::-1], key, Sample(fill(row, values), ((), window[0], *key))))
-    return [result for _, _, result in sorted(results, key=lambda each: each[:2])]
+    return [result for _, _, result in sorted(results, key=lambda entry: entry[:2])]
 
 
 def _panes(op: ph.PaneAggregate, given: ph.Node, samples: Rows) -> dict[Rank, Panes]:
     """Put each row into its only pane, in the order of time."""
     keys = record(op.keys, given.schema)
     found: dict[Rank, Panes] = {}
-    for each in in_order(kept(op.where, samples, given.schema), given.clock):
-        pane = _pane(op, given, each)
+    for sample in in_order(kept(op.where, samples, given.schema), given.clock):
+        pane = _pane(op, given, sample)
         if pane is not None:
-            own = found.setdefault(rank_of(keys(each.row).values()), {})
-            own.setdefault(pane, []).append(each)
+            own = found.setdefault(rank_of(keys(sample.row).values()), {})
+            own.setdefault(pane, []).append(sample)
     return found
 
 

@@ -124,7 +124,7 @@ class PaneTable:
             np.stack([state, state >> 63], axis=1).ravel() if spec.guarded else state
             for state, spec in zip(self.states, self.specs, strict=True)
         ]
-        self._hold([StateSpec(I128, 0) if each.guarded else each for each in self.specs])
+        self._hold([StateSpec(I128, 0) if spec.guarded else spec for spec in self.specs])
 
     def narrow(self, specs: Sequence[StateSpec]) -> None:
         """Turn 128-bit sums that fit into 64-bit ones, as in `specs`."""

@@ -43,7 +43,7 @@ class Tasks:
         """Take the next task of the thread's queue, else the last of the longest other queue, else a started task."""
         task = self._waiting(place)
         if task is None:
-            return max((each for each in self.begun if each.shares.left), key=_left, default=None)
+            return max((begun for begun in self.begun if begun.shares.left), key=_left, default=None)
         if task.arguments is not None:
             self.begun.append(task)
         return task

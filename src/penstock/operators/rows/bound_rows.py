@@ -44,7 +44,9 @@ class BoundRows:
         if filters:
             written["out_row"] = np.dtype(np.int64)
         names = tuple(binding.column for binding in kernel.bindings)
-        plain = passed <= set(layout.schema.names) and all(each.role == "values" for each in kernel.bindings)
+        plain = passed <= set(layout.schema.names) and all(
+            binding.role == "values" for binding in kernel.bindings
+        )
         places = layout.places(names) if plain else None
         unset = dict.fromkeys([*written, *(binding.parameter for binding in kernel.bindings)], 0)
         limits = {"lo": 0, "hi": 0, "first_row": 0, "head": self._head, "positions": positions_table()}

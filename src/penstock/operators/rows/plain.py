@@ -13,6 +13,6 @@ def rows(op: ph.Rows, node: ph.Node, given: ph.Node, samples: Rows) -> Rows:
     implied = (node.clock.column,) if node.clock.implied else ()
     fill = record(op.fields, given.schema)
     return [
-        Sample({name: each.row[name] for name in implied} | fill(each.row), each.rank)
-        for each in kept(conjunction(op.conjuncts), samples, given.schema)
+        Sample({name: sample.row[name] for name in implied} | fill(sample.row), sample.rank)
+        for sample in kept(conjunction(op.conjuncts), samples, given.schema)
     ]

@@ -111,8 +111,8 @@ class Reading:
                 for cut in cuts
             ]
         counted = [self._part(given, cut, 0) for cut in cuts]
-        run_on_threads([each.run for each in counted])
-        return [each.found for each in counted]
+        run_on_threads([part.run for part in counted])
+        return [part.found for part in counted]
 
     def _part(self, given: dict[str, object], cut: Cut, size: int) -> _Part:
         return _Part(self.call, given, cut, size, len(self.accesses), len(self.spans))

@@ -128,9 +128,9 @@ class SignalProgram:
         port = int(body.input)
         source = self.sources[port]
         given = [*body.keys, source.clock.column, *([body.hold.until] if body.hold.until else [])]
-        hidden = [ex.Field(stored(each.name), each.expr) for each in body.fields]
+        hidden = [ex.Field(stored(field.name), field.expr) for field in body.fields]
         fields = (*(ex.Field(name, ex.Column(name)) for name in dict.fromkeys(given)), *hidden)
-        names = [each.name for each in fields]
+        names = [field.name for field in fields]
         types = [source.schema.field(name).type for name in dict.fromkeys(given)]
         schema = pa.schema(list(zip(names, [*types, *this.schema.types], strict=True)))
         time = source.clock.stored
@@ -256,16 +256,16 @@ class SignalProgram:
         read = {n.index for f in body.fields for n in ex.walk(f.expr) if isinstance(n, ex.Reduced)}
         known = [(i, reduction) for i, reduction in enumerate(body.reductions) if i in read]
         found, chosen = [], self._algorithms(this)
-        for source in dict.fromkeys(each.source for _, each in known):
-            numbered = [(i, each) for i, each in known if each.source == source]
-            own = list(dict.fromkeys(span_reading(each) for _, each in numbered))
-            places = [own.index(span_reading(each)) for _, each in numbered]
-            overs = [each for _, each in numbered]
+        for source in dict.fromkeys(reduction.source for _, reduction in known):
+            numbered = [(i, reduction) for i, reduction in known if reduction.source == source]
+            own = list(dict.fromkeys(span_reading(reduction) for _, reduction in numbered))
+            places = [own.index(span_reading(reduction)) for _, reduction in numbered]
+            overs = [reduction for _, reduction in numbered]
             algorithms = tuple(chosen[i] for i, _ in numbered)
             found.append(
                 Reducing(
                     source,
-                    tuple(spans.index(each) for each in own),
+                    tuple(spans.index(reading) for reading in own),
                     tuple(reduced_name(i) for i, _ in numbered),
                     tuple(places),
                     tuple(over.function in COUNTS_NONE for over in overs),
@@ -325,7 +325,7 @@ class SignalProgram:
         time = Time(_TIME, pa.int64(), None)
 
         def kernel(nullable: frozenset[str]) -> tuple[Call, tuple[Binding, ...]]:
-            backs = tuple(each.back for each in body.own)
+            backs = tuple(self_reference.back for self_reference in body.own)
             spec = FeedbackSpec(schema, time, expr, backs, body.initial, nullable)
             made = build_feedback(spec)
             return self.kernel_factory.call(spec, lambda: made.kernel), made.bindings
@@ -334,7 +334,7 @@ class SignalProgram:
             kernel(frozenset())
         machine = machine_type(dtype)
         assert machine is not None
-        own = tuple((each.back, each.shift) for each in body.own)
+        own = tuple((self_reference.back, self_reference.shift) for self_reference in body.own)
         return FeedbackStep(
             self._scope(this, body, threads),
             own,

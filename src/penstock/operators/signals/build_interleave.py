@@ -24,4 +24,4 @@ def interleaver(kernel_factory: KernelFactory, threads: int) -> Interleaver:
 
 
 def _machine(types: Types) -> tuple[Type, ...]:
-    return tuple(TYPES[f"{np.dtype(each).kind}{8 * each.itemsize}"] for each in types)
+    return tuple(TYPES[f"{np.dtype(dtype).kind}{8 * dtype.itemsize}"] for dtype in types)

@@ -73,14 +73,14 @@ class _Columns:
             name: carried_view(_without_nulls(column) if alone else column)
             for name, column in columns.items()
         }
-        self.plain = {name: each for name, each in plain.items() if each is not None}
+        self.plain = {name: array for name, array in plain.items() if array is not None}
         self.carried = list(self.plain.values())
         if len(self.plain) < len(columns):
             self.carried.append(np.arange(rows))
 
     @property
     def types(self) -> Types:
-        return tuple(each.dtype for each in self.carried)
+        return tuple(array.dtype for array in self.carried)
 
     def found(self, carried: Sequence[np.ndarray]) -> list[pa.Array]:
         """Return the columns of runs, from the copied arrays."""
@@ -133,16 +133,16 @@ class _Merge:
 
     def merged(self) -> Merged | None:
         run_on_threads([partial(self._count, slice_) for slice_ in self.slices], self.by.threads)
-        for before, each in pairwise(self.slices):
-            each.first = before.first + before.found
+        for before, following in pairwise(self.slices):
+            following.first = before.first + before.found
         total = self.slices[-1].first + self.slices[-1].found
         carried = [*self.of_points.carried, *self.of_partitions.carried]
-        out = [room(total), room(total), *(room(total, each.dtype) for each in carried)]
+        out = [room(total), room(total), *(room(total, array.dtype) for array in carried)]
         call = self.by.interleave(self.of_points.types, self.of_partitions.types)
         # Allocate here: the pool does not reuse memory that one thread allocates and another frees.
         given = [self._own(slice_, carried, out) for slice_ in self.slices]
         run_on_threads(
-            [partial(self._fill, *each, call) for each in zip(self.slices, given, strict=True)],
+            [partial(self._fill, *work, call) for work in zip(self.slices, given, strict=True)],
             self.by.threads,
         )
         if not all(slice_.whole for slice_ in self.slices):

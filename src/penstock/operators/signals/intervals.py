@@ -90,7 +90,7 @@ def _all_runs(points: Points, finish: Call) -> Runs:
     out = {f"out_{name}": room(rows + 1) for name in ("partition", "place", "start", "end")}
     given = {"bounds": points.bounds, "times": points.times, "valid": points.defined.view(np.uint8)}
     found = finish({**given, **out, "partitions": points.partitions, "rows": rows})
-    partition, place, start, end = (each[:found] for each in out.values())
+    partition, place, start, end = (column[:found] for column in out.values())
     columns = points.columns if found == rows else {n: taken(c, place) for n, c in points.columns.items()}
     return Runs(partition, start, end, columns)
 

@@ -58,11 +58,11 @@ class Scope:
         for access, places in zip(self.reading.accesses, walked.places, strict=False):
             for name, column in access.columns:
                 columns[name] = taken(objects[access.source].columns[column], places)
-        for each in self.reducing:
-            frames = [walked.frames[span] for span in each.spans]
-            made = each.reduce(objects[each.source].samples, frames)
+        for reducing in self.reducing:
+            frames = [walked.frames[span] for span in reducing.spans]
+            made = reducing.reduce(objects[reducing.source].samples, frames)
             for name, own, array, counts in zip(
-                each.columns, each.own_spans, made, each.counts_none, strict=True
+                reducing.columns, reducing.own_spans, made, reducing.counts_none, strict=True
             ):
                 some = frames[own].lo < frames[own].hi if counts else None
                 columns[name] = array if some is None else only_where(array, some)
@@ -146,7 +146,7 @@ class ResampleStep:
         made = {}
         for name, column in marked.columns.items():
             first, second = taken(column, before), taken(column, after)
-            low, high = (_floats(each) for each in (first, second))
+            low, high = (_floats(operand) for operand in (first, second))
             with np.errstate(invalid="ignore", over="ignore"):  # infinities make NaN
                 values = np.where(share == 0.0, low, low + (high - low) * share)
             valid = near & _valid(first) & _valid(second)

@@ -93,11 +93,12 @@ class Sampling:
             return _LaidOut(np.array([0, len(times)]), times, order, columns)
         partition = self.partitioner.partition(numbers, partitions)
         plain = {name: carried_view(column) for name, column in columns.items()}
-        carried = {name: each for name, each in plain.items() if each is not None}
+        carried = {name: array for name, array in plain.items() if array is not None}
         moved = [] if len(carried) == len(columns) and self.until is None else [np.arange(len(times))]
         times, *rest = partition.carried([times, *carried.values(), *moved])
         made = {
-            name: to_arrow(each, None, columns[name].type) for name, each in zip(carried, rest, strict=False)
+            name: to_arrow(array, None, columns[name].type)
+            for name, array in zip(carried, rest, strict=False)
         }
         places = rest[-1] if moved else None
         for name in columns:

@@ -25,11 +25,11 @@ def sorted_windows(op: ph.SortedWindows, node: ph.Node, given: ph.Node, samples:
     found = frames(op.window, partitions(_timed(op, given, samples), op.keys, given.clock))
     match op.output:
         case "aggregate":
-            return [_aggregated(op, node, given, each) for each in found]
+            return [_aggregated(op, node, given, window) for window in found]
         case "attach":
             return _attached(op, node, given, samples, found)
         case ph.Apply() as apply:
-            return [made for each in found for made in _applied(apply, op, node, given, each)]
+            return [made for window in found for made in _applied(apply, op, node, given, window)]
 
 
 def _timed(op: ph.SortedWindows, given: ph.Node, samples: Rows) -> Rows:
@@ -62,7 +62,7 @@ def _attached(
         for member in members:
             row = with_reduced(member.row | bounds_of(window), values, node.schema)
             made.append(((window[::-1], places[member.rank]), Sample(row, ((), window, *member.rank))))
-    return [each for _, each in sorted(made, key=lambda pair: pair[0])]
+    return [sample for _, sample in sorted(made, key=lambda pair: pair[0])]
 
 
 def _applied(apply: ph.Apply, op: ph.SortedWindows, node: ph.Node, given: ph.Node, frame: FrameRows) -> Rows:

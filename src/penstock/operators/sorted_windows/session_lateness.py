@@ -91,11 +91,11 @@ class SessionLateness:
         keys = self._keys(rows.batch)
         come, held, old, known = self._numbers(
             (keys, len(rows)),
-            *(self._held(waiting, each) for each in (near, far)),
+            *(self._held(waiting, side) for side in (near, far)),
             (self.ends.keys, len(self.ends)),
         )
         judged, first = np.unique(come[behind], return_index=True)
-        in_come, in_held, in_old, in_known = (_among(each, judged) for each in (come, held, old, known))
+        in_come, in_held, in_old, in_known = (_among(group, judged) for group in (come, held, old, known))
         before = int(np.count_nonzero(in_held))
         ended, upto = np.full((2, len(judged)), START_OF_TIME)
         ended[np.searchsorted(judged, known[in_known])] = self.ends.end[in_known]
@@ -139,13 +139,13 @@ class SessionLateness:
         new[1:] = (np.diff(keys[order]) != 0) | (np.diff(buckets[order]) != 0)
         pairs = np.empty(len(order), np.int64)
         pairs[order] = np.cumsum(new) - 1
-        each = order[new]
-        bounds = np.searchsorted(keys[each], np.arange(len(given["ended"]) + 1))
+        first_of_pair = order[new]
+        bounds = np.searchsorted(keys[first_of_pair], np.arange(len(given["ended"]) + 1))
         fates = np.zeros(len(times), np.uint8)
         rows = {"times": times, "marks": marks, "keys": keys, "pairs": pairs, "fates": fates}
         rows["safe"] = np.where(marks < START_OF_TIME + self.gap, START_OF_TIME, marks - self.gap)
-        of_pairs = {"buckets": buckets[each], "low": np.full(len(each), END_OF_TIME)}
-        of_pairs["high"] = np.full(len(each), START_OF_TIME)
+        of_pairs = {"buckets": buckets[first_of_pair], "low": np.full(len(first_of_pair), END_OF_TIME)}
+        of_pairs["high"] = np.full(len(first_of_pair), START_OF_TIME)
         of_keys = {"bounds": bounds, "front": bounds[1:].copy(), "reach": bounds[:-1].copy()}
         numbers = {
             "rows": len(times),
@@ -229,7 +229,7 @@ class SessionLateness:
         if not self.layout.keys or not some:
             numbers = np.zeros(cuts[-1], np.int64)
         else:
-            numbers = self.layout.number([pa.concat_arrays(each) for each in zip(*some, strict=True)])
+            numbers = self.layout.number([pa.concat_arrays(parts) for parts in zip(*some, strict=True)])
         return np.split(numbers, cuts[:-1])
 
 

@@ -10,15 +10,15 @@ from penstock.types.windows import CarriedWindow
 
 def top_k(op: ph.TopK, node: ph.Node, given: ph.Node, samples: Rows) -> Rows:
     """Keep the k largest rows of each window, largest first; NaN is largest, nulls are last."""
-    rows = [(0, each) for each in in_order(samples, given.clock)]
+    rows = [(0, sample) for sample in in_order(samples, given.clock)]
     found = frames(CarriedWindow(), {(): rows})
-    return [each for _, _, members in found for each in _largest(op, members)]
+    return [sample for _, _, members in found for sample in _largest(op, members)]
 
 
 def _largest(op: ph.TopK, members: Rows) -> Rows:
     """The sort is stable, so the earlier of two equal rows wins."""
-    ranked = sorted(members, key=lambda each: ordering(each.row[op.by]), reverse=True)
+    ranked = sorted(members, key=lambda sample: ordering(sample.row[op.by]), reverse=True)
     if op.ties == "first" or len(ranked) <= op.k:
         return ranked[: op.k]
     least = ordering(ranked[op.k - 1].row[op.by])
-    return [each for each in ranked if ordering(each.row[op.by]) >= least]
+    return [sample for sample in ranked if ordering(sample.row[op.by]) >= least]

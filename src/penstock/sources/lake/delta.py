@@ -101,7 +101,7 @@ def _physical_names(table: Any) -> dict[str, str]:
 def _added(path: str, table: Any, physical: Mapping[str, str], access: Access) -> dict[str, Partition]:
     """Return every file of the version with its partition values as texts, in path order."""
     actions = pa.table(table.get_add_actions(flatten=False))
-    files = [file_path(unquote(each), path, access) for each in actions["path"].to_pylist()]
+    files = [file_path(unquote(name), path, access) for name in actions["path"].to_pylist()]
     return dict(sorted(zip(files, _partitions(actions, physical), strict=True)))
 
 
@@ -117,7 +117,7 @@ def _partitions(actions: pa.Table, physical: Mapping[str, str]) -> list[Partitio
 
 def _texts(column: pa.Array, name: str) -> list[str | None]:
     try:
-        return [None if each is None else str(each) for each in column.cast(pa.string()).to_pylist()]
+        return [None if value is None else str(value) for value in column.cast(pa.string()).to_pylist()]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise UnsupportedError(
             f"the table is partitioned by {name!r} of type {column.type}, which this version cannot read; "
@@ -130,7 +130,7 @@ def _gone(path: str, table: Any, access: Access) -> dict[str, Numbers]:
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return {}
     marks = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all()
-    files = (file_path(_plain(each), path, access) for each in marks["filepath"].to_pylist())
+    files = (file_path(_plain(name), path, access) for name in marks["filepath"].to_pylist())
     return {
         file: np.flatnonzero(~keep.values.to_numpy(zero_copy_only=False)).astype(np.int64)
         for file, keep in zip(files, marks["selection_vector"], strict=True)

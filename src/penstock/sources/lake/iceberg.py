@@ -56,7 +56,7 @@ def _opened(path: str, snapshot: int | None, access: Access) -> LakeTable:
     scan = table.scan(snapshot_id=snapshot)
     fields = scan.projection()
     tasks = _tasks(scan, path)
-    files = tuple(sorted((_file(task, path, access) for task in tasks), key=lambda each: each.path))
+    files = tuple(sorted((_file(task, path, access) for task in tasks), key=lambda data_file: data_file.path))
     return LakeTable(_schema(fields), files, _by_id(fields), access)
 
 
@@ -132,7 +132,7 @@ def _unreadable_deletes(path: str) -> UnsupportedError:
 
 def _file(task: Any, path: str, access: Access) -> DataFile:
     _refuse_format(task.file, path)
-    gone = [_positions(each, task.file.file_path, path, access) for each in task.delete_files]
+    gone = [_positions(file, task.file.file_path, path, access) for file in task.delete_files]
     numbers = np.unique(np.concatenate(gone)) if gone else None
     return DataFile(file_path(task.file.file_path, path, access), gone=numbers)
 
@@ -182,7 +182,7 @@ def _vector(where: str, file: str, access: Access) -> Numbers:
 def _schema(fields: Any) -> pa.Schema:
     from pyiceberg.io.pyarrow import schema_to_pyarrow  # noqa: PLC0415
 
-    return checked(pa.schema([each.with_type(_small(each.type)) for each in schema_to_pyarrow(fields)]))
+    return checked(pa.schema([field.with_type(_small(field.type)) for field in schema_to_pyarrow(fields)]))
 
 
 def _small(dtype: pa.DataType) -> pa.DataType:
@@ -197,23 +197,25 @@ def _by_id(fields: Any) -> Resolve:
 
     def resolve(stored: pa.Schema, path: str) -> dict[str, str]:
         ids = {
-            int(each.metadata[_ID]): each.name for each in stored if each.metadata and _ID in each.metadata
+            int(field.metadata[_ID]): field.name
+            for field in stored
+            if field.metadata and _ID in field.metadata
         }
         if not ids:
             raise UnsupportedError(
                 f"the columns of the file {path!r} carry no Iceberg ids (it was added to the table as it was), "
                 "so this version cannot tell them; rewrite it (rewrite_data_files)"
             )
-        _refuse_defaults([each for number, each in wanted.items() if number not in ids])
-        return {each.name: ids[number] for number, each in wanted.items() if number in ids}
+        _refuse_defaults([field for number, field in wanted.items() if number not in ids])
+        return {field.name: ids[number] for number, field in wanted.items() if number in ids}
 
     return resolve
 
 
 def _refuse_defaults(absent: Iterable[Any]) -> None:
-    for each in absent:
-        if getattr(each, "initial_default", None) is not None:
+    for field in absent:
+        if getattr(field, "initial_default", None) is not None:
             raise UnsupportedError(
-                f"column {each.name!r} was added with a default value, which this version cannot fill in; "
+                f"column {field.name!r} was added with a default value, which this version cannot fill in; "
                 "rewrite the older files (rewrite_data_files)"
             )

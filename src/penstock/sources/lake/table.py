@@ -57,7 +57,7 @@ class LakeTable:
         """Inspect and check every file, and find its fragments."""
         with ThreadPoolExecutor(THREADS) as pool:
             parts = pool.map(
-                lambda each: reading(each.path, lambda _: self._fragments(each, time), self.access),
+                lambda file: reading(file.path, lambda _: self._fragments(file, time), self.access),
                 self.files,
             )
             return Dataset(self.schema, tuple(part for piece in parts for part in piece), self.access)

@@ -123,7 +123,7 @@ def _install(site: Path, target: Target, wanted: Sequence[str]) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
         constraints.writelines(f"{pin}\n" for pin in _pins())
         constraints.flush()
-        where = [part for each in target.platforms for part in ("--platform", each)]
+        where = [part for tag in target.platforms for part in ("--platform", tag)]
         command = [
             sys.executable,
             "-m",
@@ -173,7 +173,7 @@ def _package() -> Path:
 def _sources() -> list[Path]:
     """List the files of Penstock."""
     found = (path.relative_to(_package()) for path in _package().rglob("*") if path.is_file())
-    return sorted(each for each in found if "__pycache__" not in each.parts)
+    return sorted(path for path in found if "__pycache__" not in path.parts)
 
 
 def _write_archive(file: BinaryIO, folder: Path) -> None:

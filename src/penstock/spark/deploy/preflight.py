@@ -69,8 +69,8 @@ class Executor:
 
 def require_penstock(spark: SparkSession, streaming: bool = False) -> None:
     """Run one task, and raise an error in one line unless executors have this Penstock."""
-    for each in surveyed(spark, tasks=1):
-        obstacle = each.obstacle(streaming)
+    for executor in surveyed(spark, tasks=1):
+        obstacle = executor.obstacle(streaming)
         if obstacle is not None:
             raise EngineError(obstacle)
 

@@ -67,9 +67,9 @@ def _packed(target: Target, add: Sequence[str]) -> Path:
 
 def _remove_old(folder: Path) -> None:
     """Remove all but the newest archives: each is a few hundred megabytes. Sessions that run serve theirs from here."""
-    found = sorted(folder.glob("penstock-*.tar.gz"), key=lambda each: each.stat().st_mtime_ns)
-    for each in found[:-KEPT]:
-        each.unlink(missing_ok=True)
+    found = sorted(folder.glob("penstock-*.tar.gz"), key=lambda path: path.stat().st_mtime_ns)
+    for path in found[:-KEPT]:
+        path.unlink(missing_ok=True)
 
 
 def _cache() -> Path:

@@ -81,7 +81,9 @@ class History:
     def parts(self) -> list[tuple[Dataset, int | None]]:
         """Return every file with the start time of the files after it. Computed once for all batches."""
         data = self.files.dataset(self.time)
-        return in_order(replace(data, fragments=tuple(each for each in data.fragments if each.rows != 0)))
+        return in_order(
+            replace(data, fragments=tuple(fragment for fragment in data.fragments if fragment.rows != 0))
+        )
 
     @property
     def paths(self) -> list[str]:
@@ -94,12 +96,12 @@ class History:
 
     def fragments(self, paths: frozenset[str]) -> list[Fragment]:
         """Return the fragments of the given files, in time order."""
-        return [each for part, _ in self.parts for each in part.fragments if each.path in paths]
+        return [fragment for part, _ in self.parts for fragment in part.fragments if fragment.path in paths]
 
     def upto(self, seen: frozenset[str]) -> int | None:
         """Return the start time of the unread files; None if one of them has no time statistics."""
         left = [part for part, _ in self.parts if part.fragments[0].path not in seen]
-        firsts = [each.time_min for part in left for each in part.fragments]
+        firsts = [fragment.time_min for part in left for fragment in part.fragments]
         known = [first for first in firsts if first is not None]
         return min(known, default=END_OF_TIME) if len(known) == len(firsts) else None
 
@@ -155,7 +157,7 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Divide the input of a batch among tasks. The batch in which history ends may hold live rows too."""
         if start["live"]:
             return self._of_live(json.loads(start["live"]), json.loads(end["live"]))
-        before, after = (files_of(json.loads(each["history"])) for each in (start, end))
+        before, after = (files_of(json.loads(reached["history"])) for reached in (start, end))
         found = self._of_history(before, after, bool(end["live"]))
         if not end["live"]:
             return found
@@ -171,7 +173,7 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         upto = self.history.upto(after)
         reached = self.at if ends else None if upto is None else min(upto, self.at)
         inner = self.files.divided(self.history.fragments(after - before)) or [NOTHING]
-        return [BackfillPartition(each, False, reached) for each in inner]
+        return [BackfillPartition(partition, False, reached) for partition in inner]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of one side, and yield them as payloads."""
@@ -204,16 +206,16 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Correct the marks of a task: count the rows dropped here, and replace the latest time by the watermark of history."""
         name = MARK + self.stream
         last, said = 0, False
-        for each in payloads:
-            last = each.part
-            if each.name != name:
-                yield each
+        for payload in payloads:
+            last = payload.part
+            if payload.name != name:
+                yield payload
                 continue
             said = True
-            mark = Mark.decoded(each.payload)
+            mark = Mark.decoded(payload.payload)
             reported = mark if partition.live else replace(mark, latest=self._latest(partition))
             first = replace(reported, filtered=reported.filtered + out())
-            yield replace(each, payload=first.encoded())
+            yield replace(payload, payload=first.encoded())
         marks = [] if said else [Mark("" if partition.live else HISTORY, None, out(), 0)]
         if partition.live or not said:
             marks = [*marks, Mark(HISTORY, self._latest(partition), 0, 0)]
@@ -244,7 +246,7 @@ def backfill_frame(
         )
     source = with_access(BackfillSource, access, HISTORY=data.history.access)
     spark.dataSource.register(source)
-    found = [[absolute(each.path), each.partition] for each in data.history.found]
+    found = [[absolute(file.path), file.partition] for file in data.history.found]
     most = getattr(data.live, "most_files", None) or _AT_ONCE
     given: dict[str, Any] = {
         "history": {"found": found, "format": data.history.format},

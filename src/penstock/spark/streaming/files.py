@@ -100,34 +100,34 @@ class FileReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Fix the current list of files as the end of the query."""
-        self._target = frozenset(each.path for each in self._files.listed())
+        self._target = frozenset(file.path for file in self._files.listed())
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802 - Spark's name
         """Add the oldest of the new files."""
         seen = files_of(start)
         target = self._target
         new = [
-            each.path
-            for each in self._files.listed()
-            if each.path not in seen and (target is None or each.path in target)
+            file.path
+            for file in self._files.listed()
+            if file.path not in seen and (target is None or file.path in target)
         ]
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else None
         return offset([*seen, *new[:most]]) if new else start
 
     def newest(self) -> dict[str, str]:
         """Return the offset behind all files that are there."""
-        return offset(each.path for each in self._files.listed())
+        return offset(file.path for file in self._files.listed())
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         """Divide the files of a batch among tasks."""
-        there = {each.path: each for each in self._files.listed()}
+        there = {file.path: file for file in self._files.listed()}
         found = [_there(path, there) for path in sorted(files_of(end) - files_of(start))]
         on_bad = self._scatter.source(self._stream).on_bad
-        return self.divided([each for file in found for each in self._files.fragments(file, on_bad)])
+        return self.divided([fragment for file in found for fragment in self._files.fragments(file, on_bad)])
 
     def divided(self, fragments: Sequence[Fragment]) -> list[FilePartition]:
         """Divide fragments among tasks."""
-        parts = even_parts([Piece(self._stream, each, 0) for each in fragments], self._tasks)
+        parts = even_parts([Piece(self._stream, fragment, 0) for fragment in fragments], self._tasks)
         texts = (json.dumps(as_json(joined_part(part))) for part in parts if part.pieces)
         return [FilePartition(number, text) for number, text in enumerate(texts)]
 

@@ -49,7 +49,7 @@ def is_streaming(bound: Mapping[str, Bound]) -> bool:
 
 def needs_shards(compiled: Compiled, bound: Mapping[str, Bound]) -> bool:
     """Check whether a query needs shards. Row-wise queries over DataFrames have no state and need none."""
-    plain = possible(compiled.program).rows and all(isinstance(each, Frame) for each in bound.values())
+    plain = possible(compiled.program).rows and all(isinstance(data, Frame) for data in bound.values())
     return is_streaming(bound) and not plain
 
 
@@ -60,7 +60,7 @@ def _goes_on(bound: Bound) -> bool:
 
 
 def _require_live(bound: Mapping[str, Bound]) -> None:
-    still = [name for name, each in bound.items() if not _goes_on(each)]
+    still = [name for name, data in bound.items() if not _goes_on(data)]
     if still:
         raise UnsupportedError(
             f"the data of stream {still[0]!r} ends, that of others does not; Spark cannot read both in one query: "
@@ -118,7 +118,7 @@ class Topology:
         else:
             require_ends(self.compiled.raw)
         partitions = int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
-        frames = frozenset(name for name, each in self.bound.items() if isinstance(each, Frame))
+        frames = frozenset(name for name, data in self.bound.items() if isinstance(data, Frame))
         way = way_of(self.compiled)
         scatter, shard = wired(self.compiled, min(self.tasks, partitions), frames, way)
         objects = tuple(sorted(objects_of(shard.compiled).items()))

@@ -70,7 +70,7 @@ def shard_states(spark: SparkSession, checkpoint: str, batch: int | None = None)
         found = [(row.key.shard, row.partition_id, bytes(row.value.groupState.state)) for row in rows]
     except AttributeError:
         raise StateError(f"the state in {checkpoint!r} is not that of a query of Penstock") from None
-    return [ShardState.of(*each) for each in sorted(found)]
+    return [ShardState.of(*entry) for entry in sorted(found)]
 
 
 def _batches(spark: SparkSession, checkpoint: str) -> tuple[int, int]:

@@ -100,9 +100,9 @@ class KafkaReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableN
         ranges = {int(number): (start.get(number, 0), last) for number, last in end.items()}
         new = {int(number) for number in end if number not in start}
         return [
-            KafkaPartition(number, *each)
-            for number, each in sorted(ranges.items())
-            if each[0] < each[1] and not (number in new and ends[number][0] >= each[1])
+            KafkaPartition(number, *span)
+            for number, span in sorted(ranges.items())
+            if span[0] < span[1] and not (number in new and ends[number][0] >= span[1])
         ]
 
     def place(self, partition: InputPartition) -> tuple[int, str]:

@@ -160,12 +160,12 @@ class Silence:
         self, sources: Sequence[Source], latest: Mapping[tuple[str, str], int], session: Session
     ) -> list[pa.RecordBatch]:
         """Advance idle streams to the watermark of the active ones."""
-        silent = [each for each in sources if self._silent(each, latest)]
-        awake = [each for each in sources if each not in silent]
+        silent = [source for source in sources if self._silent(source, latest)]
+        awake = [source for source in sources if source not in silent]
         made = []
         for source in silent:
-            units = [each for each in awake if each.time.unit == source.time.unit]
-            upto = min((session.watermark_of(each.name) for each in units), default=START_OF_TIME)
+            units = [other for other in awake if other.time.unit == source.time.unit]
+            upto = min((session.watermark_of(other.name) for other in units), default=START_OF_TIME)
             if upto > session.watermark_of(source.name):
                 made += session.advance(upto, source.name)
         return made

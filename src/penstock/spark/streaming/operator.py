@@ -78,7 +78,7 @@ class Unpack:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         deliver = _deliverer(self.query, self.zone)
-        for payload in (each for batch in batches for each in batch.column(0).to_pylist()):
+        for payload in (packed for batch in batches for packed in batch.column(0).to_pylist()):
             if payload is not None:
                 table = unpack(payload, "what a shard gave")
                 yield from map(deliver, table.combine_chunks().to_batches())

@@ -78,7 +78,7 @@ class Shard:
         """Run one batch of a shard. `now` is the processing time of the batch in microseconds."""
         run = _Run(self, self.compiled, self.compiled.open(ENGINE, bounded=False))
         run.session.pace()
-        ordered = sorted(payloads, key=lambda each: each.place)
+        ordered = sorted(payloads, key=lambda payload: payload.place)
         tables = run.tables(saved)
         before = read_scalars(tables[METRICS])
         run.session.load(with_fresh(tables, _panes(ordered)))
@@ -97,8 +97,10 @@ class Shard:
 
 
 def _marks(payloads: Iterable[ShufflePayload]) -> list[tuple[str, Mark]]:
-    found = ((each.name.removeprefix(MARK), each) for each in payloads if each.name.startswith(MARK))
-    return [(stream, Mark.decoded(each.payload)) for stream, each in found]
+    found = (
+        (payload.name.removeprefix(MARK), payload) for payload in payloads if payload.name.startswith(MARK)
+    )
+    return [(stream, Mark.decoded(payload.payload)) for stream, payload in found]
 
 
 def _panes(payloads: Iterable[ShufflePayload]) -> Iterator[tuple[str, pa.Table]]:

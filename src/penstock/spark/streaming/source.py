@@ -141,7 +141,7 @@ class SignedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**offset, self.SIGNED: self._signature}
 
     def _plain(self, offset: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: each for name, each in offset.items() if name != self.SIGNED}
+        return {name: value for name, value in offset.items() if name != self.SIGNED}
 
     def _check(self, offset: Mapping[str, Any]) -> None:
         written = offset.get(self.SIGNED, self._signature)

@@ -78,13 +78,13 @@ def changed(before: Sequence[pa.RecordBatch], now: Sequence[pa.RecordBatch], sch
     >>> changed(old, new, schema).to_pylist()
     [{'k': 2, 'n': 7}]
     """
-    sides = [pa.Table.from_batches(list(each), schema) for each in (before, now)]
+    sides = [pa.Table.from_batches(list(batches), schema) for batches in (before, now)]
     plain = [
-        pa.Table.from_arrays([decoded(column) for column in each.columns], names=_names(schema))
-        for each in sides
+        pa.Table.from_arrays([decoded(column) for column in table.columns], names=_names(schema))
+        for table in sides
     ]
-    side = np.repeat(np.arange(len(sides)), [each.num_rows for each in sides])
-    place = np.concatenate([np.arange(each.num_rows) for each in sides])
+    side = np.repeat(np.arange(len(sides)), [table.num_rows for table in sides])
+    place = np.concatenate([np.arange(table.num_rows) for table in sides])
     both = pa.concat_tables(plain).append_column("side", indices(side)).append_column("place", indices(place))
     found = both.group_by(_names(schema)).aggregate([("side", "min"), ("place", "max")])
     fresh = found["place_max"].filter(flags(found["side_min"].to_numpy() == _SIDE))

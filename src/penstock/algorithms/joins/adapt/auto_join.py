@@ -127,5 +127,5 @@ def _column(pieces: list[np.ndarray]) -> np.ndarray:
 
 
 def _all(found: list[Pairs]) -> Pairs:
-    left, right = (np.concatenate([each[side] for each in found]) for side in (0, 1))
+    left, right = (np.concatenate([pair[side] for pair in found]) for side in (0, 1))
     return left, right

@@ -89,7 +89,7 @@ def _best_question(points: Sequence[Point], cost: float, depth: int) -> Question
     asked = list(questions(points))
     plain = min(asked, default=None)
     if depth > 1:
-        deeper = min(((_next_cost(points, each), each) for each in asked), default=None)
+        deeper = min(((_next_cost(points, question), question) for question in asked), default=None)
         if deeper is not None and deeper[0] < cost - 2 * GAIN:
             return deeper[1]
     return plain if plain is not None and plain.cost < cost - GAIN else None
@@ -127,8 +127,8 @@ def _crossing(feature: str, points: tuple[list[Point], list[Point]], trees: tupl
     """
     low = max(point.seen[feature] for point in points[0])
     high = min(point.seen[feature] for point in points[1])
-    before = max(_advantage([each for each in points[0] if each.seen[feature] == low], trees), 0.0)
-    after = max(-_advantage([each for each in points[1] if each.seen[feature] == high], trees), 0.0)
+    before = max(_advantage([point for point in points[0] if point.seen[feature] == low], trees), 0.0)
+    after = max(-_advantage([point for point in points[1] if point.seen[feature] == high], trees), 0.0)
     share = before / (before + after) if before + after > 0 else 0.5
     return _between(feature, low, high, min(max(share, RIM), 1 - RIM))
 

@@ -25,7 +25,7 @@ class _Moves:
     @staticmethod
     def declare(k: KernelBuilder, spec: JoinSpec) -> _Moves:
         words, to_words = k.buffer("words", spec.word), k.buffer("to_words", spec.word)
-        rows, to_rows = (k.buffer(each, U32) if spec.pairs else None for each in ("rows", "to_rows"))
+        rows, to_rows = (k.buffer(name, U32) if spec.pairs else None for name in ("rows", "to_rows"))
         return _Moves(k, words, rows, to_words, to_rows)
 
     def move(self, at: Value, to: Value, word: Value | None = None) -> None:

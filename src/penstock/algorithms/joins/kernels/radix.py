@@ -129,7 +129,7 @@ class _Table:
     def declare(k: KernelBuilder, spec: JoinSpec) -> _Table:
         bounds = k.buffer("bounds", U32)
         slots = None if spec.dense else k.buffer("slots", spec.word)
-        places, runs = (k.buffer(each, U32) if spec.pairs else None for each in ("places", "runs"))
+        places, runs = (k.buffer(name, U32) if spec.pairs else None for name in ("places", "runs"))
         return _Table(k, spec, bounds, slots, places, runs, k.var("cells", 0))
 
     def open(self, bits: Value, size: Value, rows: Value) -> tuple[Find, Find]:

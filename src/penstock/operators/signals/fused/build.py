@@ -116,17 +116,19 @@ def fused_expression(
     assert isinstance(body, temporal.Expression)
     sources = {access.source for access in accesses} | {reduction.source for reduction in body.reductions}
     known = [obj for obj in program.objects if obj.name in sources]
-    if any(machine_type(t) is None for each in (this, *known) for t in each.schema.types):
+    if any(machine_type(t) is None for known_object in (this, *known) for t in known_object.schema.types):
         return None
     read = {n.index for f in body.fields for n in ex.walk(f.expr) if isinstance(n, ex.Reduced)}
     reduced = [reduction for number, reduction in enumerate(body.reductions) if number in read]
-    if any(_overlaps(each) for each in known) or any(each.function in _OTHERS for each in reduced):
+    if any(_overlaps(known_object) for known_object in known) or any(
+        reduction.function in _OTHERS for reduction in reduced
+    ):
         return None
     algorithms = tuple(
         _algorithm(reduction, algorithm) if number in read else None
         for number, (reduction, algorithm) in enumerate(zip(body.reductions, chosen, strict=True))
     )
-    if not all(each in (None, PREFIX_SUMS, *ALGORITHMS) for each in algorithms):
+    if not all(algorithm in (None, PREFIX_SUMS, *ALGORITHMS) for algorithm in algorithms):
         return None
     return FusedExpression(this, body, program, tuple(accesses), algorithms)
 
@@ -134,8 +136,8 @@ def fused_expression(
 _OTHERS = QUESTIONS | {"first", "last", "list"}
 
 
-def _overlaps(each: temporal.Object) -> bool:
-    return isinstance(each.body, temporal.Sampled) and each.body.hold.until is not None
+def _overlaps(this: temporal.Object) -> bool:
+    return isinstance(this.body, temporal.Sampled) and this.body.hold.until is not None
 
 
 def _algorithm(over: temporal.WindowReduction, chosen: str) -> str:
@@ -163,13 +165,13 @@ class _Variant:
         spans = [self._span(span) for span in self.of.spans]
         fused = FusedSpec(
             ChangesSpec(
-                tuple(self._marks(each) for each in self.tracks),
+                tuple(self._marks(track) for track in self.tracks),
                 tuple(track for track, _ in self.cursors),
                 tuple(self.marking),
                 tuple(spans),
             ),
-            tuple(self.of.schemas.get(each.source, pa.schema([])) for each in self.tracks),
-            tuple(self._nullable(each) for each in self.tracks),
+            tuple(self.of.schemas.get(track.source, pa.schema([])) for track in self.tracks),
+            tuple(self._nullable(track) for track in self.tracks),
             tuple(accesses),
             self.of.reductions(),
             self.of.body.fields,
@@ -184,14 +186,14 @@ class _Variant:
         return FusedCall(
             OutputCall(call, made.outputs, ()),
             tuple(self.tracks),
-            tuple(each == SOME_MARKS for each in fused.changes.tracks),
+            tuple(marks == SOME_MARKS for marks in fused.changes.tracks),
             tuple(self.cursors),
             tuple(
-                (span.track, each.size, each.step, each.delay, span.kind in GRIDS)
-                for span, each in zip(spans, self.of.spans, strict=True)
+                (span.track, over.size, over.step, over.delay, span.kind in GRIDS)
+                for span, over in zip(spans, self.of.spans, strict=True)
             ),
             made.bindings,
-            tuple((each.buffer.name, each.buffer.type) for each in made.scratch),
+            tuple((scratch.buffer.name, scratch.buffer.type) for scratch in made.scratch),
             any(span.kind == WINDOW for span in spans),
         )
 
@@ -232,7 +234,7 @@ class _Variant:
 
     def _always(self, access: Access) -> bool:
         """Return whether an access has a point at every instant: it has the only source and the least offset."""
-        offsets = [*(each.shift for each in self.of.accesses), *(span.delay for span in self.of.spans)]
+        offsets = [*(access.shift for access in self.of.accesses), *(span.delay for span in self.of.spans)]
         return (
             len(self.of.sources) == 1
             and access.shift == min(offsets)

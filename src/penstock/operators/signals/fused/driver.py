@@ -100,7 +100,7 @@ class FusedStep:
 
     def _points(self, objects: Objects, writes: str, emitted: np.ndarray | None) -> Points:
         read = [objects[name] for name in self.sources]
-        if any(not len(each) or each.multiset is not None for each in read):
+        if any(not len(points) or points.multiset is not None for points in read):
             return self.staged().points(objects)
         kernel = self.call(tuple(map(facts_of, read)), writes)
         given = _Given(kernel, objects)
@@ -119,8 +119,8 @@ class FusedStep:
         """Concatenate the parts."""
         bounds = whole_bounds(((part.cut, part.bounds, part.found) for part in parts), partitions)
         columns = {
-            name: to_arrow(_joined(parts, each.values), _joined(parts, each.valid or ""), dtype)
-            for (name, dtype), each in zip(self.columns, parts[0].given.kernel.output.outputs, strict=True)
+            name: to_arrow(_joined(parts, output.values), _joined(parts, output.valid or ""), dtype)
+            for (name, dtype), output in zip(self.columns, parts[0].given.kernel.output.outputs, strict=True)
         }
         times = _joined(parts, "out_times")
         if "out_marks" in parts[0].out:
@@ -208,7 +208,7 @@ class _Given:
         """Count the times of a track that a cursor visits."""
         if cut.since == FIRST and cut.before == END_OF_TIME:
             return int(self.bounds[track][cut.hi] - self.bounds[track][cut.lo])
-        ends = [FIRST if each == FIRST else each - offset for each in (cut.since, cut.before)]
+        ends = [FIRST if end == FIRST else end - offset for end in (cut.since, cut.before)]
         lo, hi = np.searchsorted(self.times[track], ends)
         return int(hi - lo)
 
@@ -236,9 +236,9 @@ class _Part:
         kernel = self.given.kernel
         size = 0 if self.counting else 1 + (self.given.most(self.cut) if self.size is None else self.size)
         self.out = {"out_times": room(size), "out_bounds": np.zeros(self.cut.hi + 1, np.int64)}
-        for each in kernel.output.outputs:
-            self.out[each.values] = room(size, numpy_type(each.type))
-            self.out[each.valid or ""] = room(size, np.uint8)
+        for output in kernel.output.outputs:
+            self.out[output.values] = room(size, numpy_type(output.type))
+            self.out[output.valid or ""] = room(size, np.uint8)
         if self.writes == INSTANTS:
             self.out["out_marks"] = room(size, np.uint8)
         self.scratch = {name: filled(type, 0, self.given.longest + 2) for name, type in kernel.scratch}
@@ -264,8 +264,8 @@ def _counted(parts: Sequence[_Part]) -> None:
     """Count the instants of each part, to size its buffers."""
     counting = [_Part(part.given, part.cut, part.emitted, part.writes, counting=True) for part in parts]
     _run(counting)
-    for part, each in zip(parts, counting, strict=True):
-        part.size = each.found
+    for part, count in zip(parts, counting, strict=True):
+        part.size = count.found
 
 
 def _run(parts: Sequence[_Part]) -> None:

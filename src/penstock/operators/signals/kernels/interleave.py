@@ -155,8 +155,8 @@ class _Interleave:
         k.store(self.until, n, select(at + 1 < behind, following, NEVER_ENDS))
         for point in self.of_points:
             k.store(point.kept, n, point.source[at])
-        for each in self.of_partitions:
-            k.store(each.kept, n, each.source[partition])
+        for column in self.of_partitions:
+            k.store(column.kept, n, column.source[partition])
         k.set(self.n, n + self.valid[at].ne(0).to(I64))
 
     # -- sorting and writing -------------------------------------------------------------------------

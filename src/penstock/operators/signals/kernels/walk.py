@@ -204,8 +204,8 @@ class _Walk:
         for enter, leave in spans:
             whens += [enter.when, leave.when]
         soonest = whens[0]
-        for each in whens[1:]:
-            soonest = minimum(soonest, each)
+        for other in whens[1:]:
+            soonest = minimum(soonest, other)
         return soonest
 
     def _write(

@@ -133,7 +133,7 @@ class DenseSignals:
                     sure[i].append(part)
                 else:
                     nulls[i] |= not whole[i]
-        return [_marked(*each) for each in zip(columns, sure, nulls, strict=True)]
+        return [_marked(*column) for column in zip(columns, sure, nulls, strict=True)]
 
     def room(self, lo: int, hi: int) -> list[Column]:
         """Allocate buffers for the results of some positions."""
@@ -196,7 +196,7 @@ class DenseSignals:
             self.wide, self.histories = True, before
         if any(statuses):
             raise KernelOverflowError
-        return call, [all(each) for each in zip(*(whole for _, whole in done), strict=True)]
+        return call, [all(wholes) for wholes in zip(*(whole for _, whole in done), strict=True)]
 
     def _done(
         self,
@@ -298,8 +298,8 @@ def _grown(memory: Memory, values: np.ndarray, valid: np.ndarray) -> tuple[np.nd
 
 def _scratch(call: DenseCall) -> dict[str, np.ndarray]:
     return {
-        each.parameter: np.empty(each.size * words_per_cell(each.type), numpy_type(each.type))
-        for each in call.scratch
+        scratch.parameter: np.empty(scratch.size * words_per_cell(scratch.type), numpy_type(scratch.type))
+        for scratch in call.scratch
     }
 
 

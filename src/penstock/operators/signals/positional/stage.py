@@ -79,7 +79,7 @@ class DenseStage:
     types: list[pa.DataType] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.types = [each.type for each in self.whole]
+        self.types = [column.type for column in self.whole]
         self.samples = [Samples(joined([], schema)) for schema in self.schemas]
         self.done = self.signals.span(0)[0]
         self.ports = [START_OF_TIME] * len(self.schemas)
@@ -229,11 +229,13 @@ class DenseStage:
         valid: Sequence[np.ndarray],
     ) -> pa.RecordBatch:
         """Return runs as rows; drop runs with nulls in all columns."""
-        there = np.logical_or.reduce([each.view(np.bool_) for each in valid]) if len(valid) > 1 else valid[0]
+        there = (
+            np.logical_or.reduce([array.view(np.bool_) for array in valid]) if len(valid) > 1 else valid[0]
+        )
         if not there.all():
             there = there.view(np.bool_)
             starts, ends = starts[there], None if ends is None else ends[there]
-            values, valid = [value[there] for value in values], [each[there] for each in valid]
+            values, valid = [value[there] for value in values], [bits[there] for bits in valid]
         return self._rows(starts, ends, values, valid)
 
     def _rows(

@@ -206,7 +206,7 @@ class Mergers:
     def __init__(self, panes: Panes) -> None:
         chosen = panes.spec.algorithms
         self.groups: dict[str, Merging] = {
-            name: ALGORITHMS[name](panes, [m for m, each in enumerate(chosen) if each == name])
+            name: ALGORITHMS[name](panes, [m for m, algorithm in enumerate(chosen) if algorithm == name])
             for name in dict.fromkeys(chosen)
         }
         self.chosen = chosen

@@ -38,7 +38,7 @@ class Results:
         self.out_bounds = tuple(k.buffer("out_bound", I64) for _ in spec.bounds)
         self.errors = k.var("errors", False, BOOL)
         self.rows = k.var("rows", 0)
-        self.grid = tuple(k.literal(each, I64) for each in (spec.every, spec.offset, spec.size))
+        self.grid = tuple(k.literal(number, I64) for number in (spec.every, spec.offset, spec.size))
 
     def add(self, w: Value, key: Value, states: Sequence[Values]) -> None:
         """Append the row of a window and key, if it satisfies `having`."""

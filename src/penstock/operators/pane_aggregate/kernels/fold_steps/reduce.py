@@ -128,4 +128,4 @@ def _magnitude(k: KernelBuilder, value: Value) -> Value:
 def _light(monoids: Sequence[Monoid]) -> bool:
     """Whether states are few enough to be repeated per lane: repetition costs compile time."""
     chosen = [monoid.in_chunk or monoid for monoid in monoids]
-    return sum(len(each.states) for each in chosen if len(each.states) > 1) <= MOST_STATES_IN_LANES
+    return sum(len(monoid.states) for monoid in chosen if len(monoid.states) > 1) <= MOST_STATES_IN_LANES

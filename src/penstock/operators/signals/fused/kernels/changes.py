@@ -121,7 +121,7 @@ class Changes:
         k = self.k
         with k.for_(self.partition_lo, self.partition_hi, "partition", scalar=True) as partition:
             tracks = [self._track(place, partition) for place in range(len(self.spec.tracks))]
-            self.begins = [each.begin for each in tracks]
+            self.begins = [track.begin for track in tracks]
             start(partition)
             cursors = [self._cursor(place, tracks) for place in range(len(self.spec.cursors))]
             grids = {
@@ -284,6 +284,6 @@ class Changes:
     def _soonest(self, cursors: list[_Cursor], grids: dict[int, _Grid]) -> Value:
         whens = [*(cursor.when for cursor in cursors), *(grid.when for grid in grids.values())]
         soonest: Value = whens[0]
-        for each in whens[1:]:
-            soonest = minimum(soonest, each)
+        for other in whens[1:]:
+            soonest = minimum(soonest, other)
         return soonest

@@ -134,8 +134,8 @@ class _Fused:
         k.store(self.out_bounds, self.walk.partition_hi, self.done)
         k.store(self.head, ERRORS, self.head[ERRORS] | self.errors.to(I64))
         k.ret(self.done)
-        scratch = [each for several in self.tables.values() for each in several.scratch]
-        scratch += [each for several in self.sliding for each in several.scratch]
+        scratch = [buffer for several in self.tables.values() for buffer in several.scratch]
+        scratch += [buffer for several in self.sliding for buffer in several.scratch]
         outputs = tuple(
             Output(field.name, values.type, values.name, valid.name)
             for field, (values, valid) in zip(self.spec.fields, self.outputs, strict=True)
@@ -162,8 +162,8 @@ class _Fused:
         slide = SlideSpec(
             self.spec.schemas[track],
             _NO_TIME,
-            tuple(each.reduction for each in several),
-            tuple(each.type for each in several),
+            tuple(spec.reduction for spec in several),
+            tuple(spec.type for spec in several),
             self.spec.nullable[track],
             algorithm,
             Shape(dense=True, may_be_empty=True),
@@ -200,7 +200,7 @@ class _Fused:
 
     def _partials_of(self, track: int) -> list[Partial]:
         """All partials with prefix sums over a track, without duplicates."""
-        return list(dict.fromkeys(each for group in self._by_prefix(track) for each in group.partials))
+        return list(dict.fromkeys(partial for group in self._by_prefix(track) for partial in group.partials))
 
     def _by_prefix(self, track: int) -> list[_Group]:
         return [
@@ -219,7 +219,7 @@ class _Fused:
             }
             partials = self._partials_of(track)
             row = self._rows(track, partials, groups[0].slide).row
-            self.tables[track] = PrefixTable(_Rows(self.k, [monoid[each] for each in partials], row))
+            self.tables[track] = PrefixTable(_Rows(self.k, [monoid[partial] for partial in partials], row))
         return self.tables[track]
 
     def _finish(self, group: _Group, f: Value, states: Sequence[Values], counter: Type) -> None:
@@ -239,11 +239,11 @@ class _Fused:
             lambda wrong: self._fail(wrong & some),
         )
         for place in group.members:
-            each = self.spec.reductions[place]
-            cell = finish.cell(each.reduction, each.type)
+            spec = self.spec.reductions[place]
+            cell = finish.cell(spec.reduction, spec.type)
             values, there = self.results[place]
             k.store(values, f, cell.value.to(values.type))
-            counts = each.reduction.function in DEFINED_WITHOUT_ROWS and cell.valid is None
+            counts = spec.reduction.function in DEFINED_WITHOUT_ROWS and cell.valid is None
             k.store(there, f, (some if counts else narrow(cell.valid, some)).to(U8))
 
     # -- blocks --------------------------------------------------------------------------------------
@@ -252,8 +252,8 @@ class _Fused:
         self.k.store(self.out_bounds, partition, self.done)
         for track, table in self.tables.items():
             table.start(self.walk.begins[track])
-        for each in self.sliding:
-            each.start()
+        for sweep in self.sliding:
+            sweep.start()
         self.writer.start(partition)
 
     def _consume(self, partition: Var, n: Var) -> None:
@@ -266,12 +266,12 @@ class _Fused:
 
     def _reduce(self, n: Var) -> None:
         for track, table in self.tables.items():
-            table.extend([self.walk.frames(each.span) for each in self._by_prefix(track)], n)
-        for each in self.sliding:
-            each.sweep(n)
-        for each in self.sliding:
-            if isinstance(each, PrefixSums):
-                each.sweep_doubted(n)
+            table.extend([self.walk.frames(group.span) for group in self._by_prefix(track)], n)
+        for sweep in self.sliding:
+            sweep.sweep(n)
+        for sweep in self.sliding:
+            if isinstance(sweep, PrefixSums):
+                sweep.sweep_doubted(n)
 
     # -- fields --------------------------------------------------------------------------------------
 

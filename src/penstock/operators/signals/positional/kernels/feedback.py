@@ -40,14 +40,14 @@ def declare_history(writer: Writer, this: Object, body: Feedback) -> History:
     machine = machine_type(this.schema.types[0])
     assert machine is not None
     values, valid = k.buffer("history", machine), k.buffer("history_valid", U8)
-    recent = max(each.back for each in body.own)
+    recent = max(self_reference.back for self_reference in body.own)
     head = recent + need.past
     return History(Array(values, head), Array(valid, head), head + need.future, recent)
 
 
 def history_need(need: Need, body: Feedback) -> Need:
     """The positions that readers need, those the feedback reads by time, and the result that is held."""
-    furthest = max(1, *(each.shift for each in body.own))
+    furthest = max(1, *(self_reference.shift for self_reference in body.own))
     return Need(max(need.past, furthest - need.future), need.future)
 
 
@@ -72,7 +72,10 @@ def write_feedback(writer: Writer, this: Object, body: Feedback, history: Histor
     recent = recent_results(k, values.buffer, history.recent, _IN_REGISTERS)
     held, held_valid = _last(k, values, valid, start)
     with k.for_(start, writer.count + need.future, "e") as entry:
-        own = {past(i): _own(each, entry, recent, values, valid) for i, each in enumerate(body.own)}
+        own = {
+            past(i): _own(self_reference, entry, recent, values, valid)
+            for i, self_reference in enumerate(body.own)
+        }
         states = [states_at(writer, group, Here(1, entry)) for group in writer.plan.groups[this.name]]
         lowering = lowering_at(writer, this, body, Here(1, entry), states, own)
         cell = lowering.bind(lowering.lower_as(writer.plan.fields[this.name][0].expr, this.schema.types[0]))

@@ -43,7 +43,9 @@ class Pool:
 
     def take(self, type: Type, size: int, head: int) -> Array:
         """Acquire an array with undefined contents."""
-        found = next((each for each in reversed(self._free) if each.type == type), None)  # most recent: hot
+        found = next(
+            (buffer for buffer in reversed(self._free) if buffer.type == type), None
+        )  # most recent: hot
         if found is None:
             found = self.k.buffer("scratch", type)
         else:

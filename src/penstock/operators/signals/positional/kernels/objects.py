@@ -32,10 +32,10 @@ def write_sampled(writer: Writer, this: Object, body: Sampled) -> None:
         return
     stored = Stored(
         {
-            each.name: writer.array(1, need, machine_type(this.schema.field(each.name).type))
-            for each in computed
+            field.name: writer.array(1, need, machine_type(this.schema.field(field.name).type))
+            for field in computed
         },
-        {each.name: writer.array(1, need, U8) for each in null},
+        {field.name: writer.array(1, need, U8) for field in null},
     )
     start, stop = writer.bounds(1, need)
     with k.for_(start, stop, "e", scalar=not computed) as entry:

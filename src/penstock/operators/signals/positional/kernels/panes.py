@@ -37,17 +37,17 @@ def reduced(k: KernelBuilder, algebra: Algebra, entries: Entries, kind: str) -> 
     if kind in MOMENTS:
         return _moments(k, algebra, entries, MOMENTS.index(kind) + 2)
     monoid = algebra.monoid
-    start = tuple((each.identity, each.type) for each in monoid.states)
+    start = tuple((part.identity, part.type) for part in monoid.states)
 
     def step(entry: Value, state: tuple[Var, ...]) -> None:
         values, active = entries.bring(entry)
         new = monoid.step(k, state, values)
         new = new if active is None else chosen(k.var("active", active), new, state)
-        for var, value in zip(state, [k.var("new", each) for each in new], strict=True):
+        for var, value in zip(state, [k.var("new", value) for value in new], strict=True):
             k.set(var, value)
 
     # Integers may be added in any order: LLVM chooses their lanes.
-    exact = not any(each.type.is_float for each in monoid.states)
+    exact = not any(part.type.is_float for part in monoid.states)
     lanes = _in_lanes(k, entries.in_lanes(1) if exact else entries, start, step)
     return _joined(lanes, lambda a, b: monoid.merge(k, a, b))
 
@@ -100,7 +100,7 @@ def _moments(k: KernelBuilder, algebra: Algebra, entries: Entries, order: int) -
 
     # Several independent sums saturate the processor with half the lanes, and the code is half as long.
     lanes = _in_lanes(k, entries.in_lanes(LANES // 2) if order > 2 else entries, [(0.0, F64)] * order, step)
-    off, *powers = (k.var("sum", each) for each in _joined(lanes, _added))
+    off, *powers = (k.var("sum", value) for value in _joined(lanes, _added))
     share = k.var("share", off.div(n))
     new = [powers[0] - off * share]
     if order > 2:
@@ -112,7 +112,7 @@ def _moments(k: KernelBuilder, algebra: Algebra, entries: Entries, order: int) -
     state = (count, mean + share, const(0.0, F64), *new) if light else (count, mean, share, *new)
     if algebra.known:
         return state
-    nothing = tuple(const(each.identity, each.type) for each in algebra.monoid.states)
+    nothing = tuple(const(part.identity, part.type) for part in algebra.monoid.states)
     return chosen(count.eq(0), nothing, state)
 
 

@@ -180,7 +180,7 @@ class Plan:
         if isinstance(
             body, Feedback
         ):  # the result at a given time may be missing; the result n samples ago exists
-            nullable += [past(i) for i, each in enumerate(body.own) if not each.back]
+            nullable += [past(i) for i, self_reference in enumerate(body.own) if not self_reference.back]
         known = Certain(
             scope(body, self.schemas, this.schema.types[0]),
             frozenset(nullable),
@@ -217,7 +217,10 @@ class Plan:
                 known[at(i, column.name)] = column.type, column.name in self.nulls[access.source]
         if isinstance(body, Feedback):
             dtype = pa.float64() if isinstance(body.initial, float) else pa.int64()
-            known |= {past(i): (dtype, own_null and not each.back) for i, each in enumerate(body.own)}
+            known |= {
+                past(i): (dtype, own_null and not self_reference.back)
+                for i, self_reference in enumerate(body.own)
+            }
         return _ScratchCells(known)
 
     def _scratch_reduced(self, k: KernelBuilder, name: str, count: int) -> list[Cell]:

@@ -82,7 +82,7 @@ class Dense:
     def lasting(self) -> int:
         """The number of positions after the last sample for which its value holds."""
         bodies = [obj.body for obj in self.positions.program.objects]
-        return max(each.hold.lasting or 0 for each in bodies if isinstance(each, Sampled))
+        return max(body.hold.lasting or 0 for body in bodies if isinstance(body, Sampled))
 
     @property
     def shortest(self) -> int:
@@ -169,7 +169,7 @@ class _Dense:
             if param.name in writer.pool.sizes
         )
         places = tuple((input_.base.name, input_.total.name) for input_ in writer.inputs)
-        memories = tuple(self._memory(name, each) for name, each in histories.items())
+        memories = tuple(self._memory(name, past) for name, past in histories.items())
         return DenseKernel(writer.k.build(), writer.bindings, places, outputs, scratch, memories)
 
     def _object(self, this: Object, histories: Mapping[str, History], target: Stored) -> None:
@@ -207,7 +207,7 @@ class _Dense:
         place = writer.k.var("place", distance)
         return Stored(
             {name: Placed(value.buffer, 0, place) for name, value in results.values.items()},
-            {name: Placed(each.buffer, 0, place) for name, each in results.valid.items()},
+            {name: Placed(array.buffer, 0, place) for name, array in results.valid.items()},
         )
 
     def _memory(self, name: str, history: History) -> Memory:

@@ -81,8 +81,8 @@ class Algebra:
     def merged(self, k: KernelBuilder, states: Sequence[Values]) -> Values:
         """Merge states, given oldest first, from the newest to the oldest."""
         *older, joined = states
-        for each in reversed(older):
-            joined = self.monoid.merge(k, each, joined)
+        for state in reversed(older):
+            joined = self.monoid.merge(k, state, joined)
         return joined
 
 
@@ -186,16 +186,16 @@ def _group(
     marked: bool,
 ) -> Group:
     asked = tuple(Reduction(over.function, over.args, over.where, over.options) for over in overs)
-    needed = [each for each in asked if not _has_moments(each, asked)]
+    needed = [reduction for reduction in asked if not _has_moments(reduction, asked)]
     null = partial(may_be_null, schema=schema, nullable=nullable)
     partials = partials_of(needed, null)
-    reported = not marked and partials[0] == PRESENT and all(_tells(each, null) for each in asked)
+    reported = not marked and partials[0] == PRESENT and all(_tells(reduction, null) for reduction in asked)
     partials = partials[1:] if reported else partials
     first, own = overs[0], steps[overs[0].source]
     pane = pane_of(first, steps)
     algebras = tuple(
-        _algebra(each, schema, wide, always and _unconditional(each, schema, nullable), pane // own)
-        for each in partials
+        _algebra(state, schema, wide, always and _unconditional(state, schema, nullable), pane // own)
+        for state in partials
     )
     return Group(
         first.source, first.span, first.shift, places, asked,
@@ -229,7 +229,7 @@ def is_long_sum(partial: Partial, schema: pa.Schema) -> bool:
 def _unconditional(partial: Partial, schema: pa.Schema, nullable: frozenset[str]) -> bool:
     """Whether every sample counts."""
     decisive = partial.args[1:] if partial.kind in ("least_by", "greatest_by") else partial.args
-    return partial.where is None and not any(may_be_null(each, schema, nullable) for each in decisive)
+    return partial.where is None and not any(may_be_null(node, schema, nullable) for node in decisive)
 
 
 def _length(span: Span, pane: int) -> int:
@@ -243,17 +243,17 @@ def _length(span: Span, pane: int) -> int:
 
 def _has_moments(reduction: Reduction, among: Sequence[Reduction]) -> bool:
     return reduction.function == "mean" and any(
-        each.function in ("var", "std", "skew", "kurtosis")
-        and (each.args, each.where) == (reduction.args, reduction.where)
-        for each in among
+        other.function in ("var", "std", "skew", "kurtosis")
+        and (other.args, other.where) == (reduction.args, reduction.where)
+        for other in among
     )
 
 
 def _moments_of(reduction: Reduction, partials: Sequence[Partial]) -> int | None:
     if reduction.function != "mean":
         return None
-    for place, each in enumerate(partials):
-        if each.kind in MOMENTS and (each.args, each.where) == (reduction.args, reduction.where):
+    for place, other in enumerate(partials):
+        if other.kind in MOMENTS and (other.args, other.where) == (reduction.args, reduction.where):
             return place
     return None
 

@@ -143,7 +143,7 @@ def _entry_state(writer: Writer, track: Track, entry: Value) -> Values:
     values, active = contribution(writer, track)(entry)
     if monoid.name == "plain_float_sum" and active is None:
         return (values[0].to(monoid.states[0].type),)
-    identity = tuple(const(each.identity, each.type) for each in monoid.states)
+    identity = tuple(const(part.identity, part.type) for part in monoid.states)
     state = monoid.step(k, identity, values)
     return state if active is None else chosen(k.var("active", active), state, identity)
 
@@ -168,14 +168,14 @@ def contribution(writer: Writer, track: Track) -> Callable[[Value], tuple[Values
 def _panes(writer: Writer, track: Track) -> None:
     """Reduce the entries of each pane."""
     k, own = writer.k, writer.plan.step(track.source)
-    each = track.pane // own
+    entries_per_pane = track.pane // own
     arrays = _arrays(writer, track, 1)
     start, stop = writer.bounds(track.pane, writer.plan.level_needs[track, 1])
     algebra = writer.plan.algebras[track]
     lanes = 1 if writer.plan.edge else LANES  # edges are short: compile time dominates
     with k.for_(start, stop, "pane", scalar=True) as pane:
-        first = k.var("first", (pane + writer.base(track.pane)) * each - writer.base(own))
-        entries = Entries(first, each, contribution(writer, track), lanes)
+        first = k.var("first", (pane + writer.base(track.pane)) * entries_per_pane - writer.base(own))
+        entries = Entries(first, entries_per_pane, contribution(writer, track), lanes)
         state = reduced(k, algebra, entries, track.partial.kind)
         _keep(writer, track, arrays, pane, state)
     writer.levels[track, 1] = arrays

@@ -204,8 +204,8 @@ class Writer:
         cells = [self.cell(name, column_name, entry).valid for column_name in self.plan.schemas[name].names]
         there = (
             None
-            if any(each is None for each in cells)
-            else either([each for each in cells if each is not None])
+            if any(cell is None for cell in cells)
+            else either([cell for cell in cells if cell is not None])
         )
         return conjunction(self.mark(name, entry), there)
 
