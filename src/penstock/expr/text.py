@@ -37,7 +37,7 @@ def quoted(text: str) -> str:
     >>> quoted("a.b")
     'a\\.b'
     """
-    return "".join(f"\\{each}" if each in _SPECIAL else each for each in text)
+    return "".join(f"\\{character}" if character in _SPECIAL else character for character in text)
 
 
 def check(pattern: str) -> None:
@@ -80,8 +80,8 @@ def count_matches(texts: pa.Array, options: Options) -> pa.Array:
 
     pattern = options["pattern"]
     marked, without = (
-        pc.binary_length(pc.replace_substring_regex(texts, pattern=pattern, replacement=each))
-        for each in ("x", "")
+        pc.binary_length(pc.replace_substring_regex(texts, pattern=pattern, replacement=replacement))
+        for replacement in ("x", "")
     )
     return pc.subtract(marked, without)
 
@@ -114,7 +114,9 @@ def _replace_some(texts: pa.Array, pattern: str, value: str, most: int) -> pa.Ar
     def chosen(text: str) -> str:
         return either.sub(r"\2", either.sub(r"\1", text, count=most))
 
-    return from_physical([None if each is None else chosen(each) for each in marked], texts.type)
+    return from_physical(
+        [None if marked_text is None else chosen(marked_text) for marked_text in marked], texts.type
+    )
 
 
 def _signs_outside(texts: list[str]) -> list[str]:
@@ -143,7 +145,7 @@ def extract(texts: pa.Array, options: Options) -> pa.Array:
         max_replacements=1,
     ).to_pylist()
     taken = [
-        None if each is None or begin not in each else each.split(begin)[1].split(end)[0] for each in marked
+        None if text is None or begin not in text else text.split(begin)[1].split(end)[0] for text in marked
     ]
     return from_physical(taken, texts.type)
 

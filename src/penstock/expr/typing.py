@@ -256,7 +256,7 @@ def typed_nulls(node: Expr, schema: pa.Schema) -> Expr:
     match node:
         case Call(args=args) if any(is_untyped(arg, schema) for arg in args):
             known = known_operands([operand_of(arg, type_of(arg, schema)) for arg in args])
-            typed = [null_as(arg, each.type, schema) for arg, each in zip(args, known, strict=True)]
+            typed = [null_as(arg, operand.type, schema) for arg, operand in zip(args, known, strict=True)]
             return with_children(node, tuple(typed))
         case Case(branches=branches, otherwise=otherwise):
             dtype = type_of(node, schema)

@@ -100,11 +100,11 @@ def join_columns(plan: Join | AsofJoin, left: Side, right: Side) -> list[ResultC
     if plan.how in LEFT_ROW_KINDS:
         return whole
     own = [ResultColumn(name, name, left.time.type) for name in _added(plan)]
-    bounds, last = [each for each in own if each.name != JOIN_TIME], own[-1:] if own else []
+    bounds, last = [column for column in own if column.name != JOIN_TIME], own[-1:] if own else []
     keys = [name for name, _ in plan.on]
-    taken = {*keys, *(each.name for each in own)}
-    first = [each for name in keys for each in whole if each.name == name]
-    others = [each for each in whole if each.name not in taken]
+    taken = {*keys, *(column.name for column in own)}
+    first = [column for name in keys for column in whole if column.name == name]
+    others = [column for column in whole if column.name not in taken]
     before = [*bounds, *first, *others]
     return [*before, *_right_columns(plan, [*before, *last], right), *last]
 
@@ -123,7 +123,7 @@ def _added(plan: Join) -> tuple[str, ...]:
 def _right_columns(plan: Join | AsofJoin, before: Sequence[ResultColumn], right: Side) -> list[ResultColumn]:
     """Name the right columns, appending the suffix until the name is unique."""
     keys = {name for _, name in plan.on}
-    taken = {each.name for each in before}
+    taken = {column.name for column in before}
     found: list[ResultColumn] = []
     for field in right.schema:
         if field.name not in keys:
@@ -150,7 +150,7 @@ def _right_time(plan: Join, left: Side, right: Side) -> Time:
     wanted = (
         left_column(keys[right.time.column]) if right.time.column in keys else right_column(right.time.column)
     )
-    name = next(each.name for each in join_columns(plan, left, right) if each.of_pair == wanted)
+    name = next(column.name for column in join_columns(plan, left, right) if column.of_pair == wanted)
     return replace(right.time.stored, column=name)
 
 

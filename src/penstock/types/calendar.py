@@ -102,7 +102,7 @@ def wall_clock(zone: str, unit: str, first_year: int, last_year: int) -> WallClo
         return _clock([], [0])
     second = NANOSECONDS["s"] // NANOSECONDS[unit]
     years = range(max(first_year, FIRST_YEAR), min(last_year, LAST_YEAR) + 1)
-    found = [each for year in years for each in _changes(zone, year) if _fits(each[0] * second, second)]
+    found = [change for year in years for change in _changes(zone, year) if _fits(change[0] * second, second)]
     start = _offset(rules, (found[0][0] - 1) if found else _start_of(years[0]))
     return _clock([at * second for at, _ in found], [start * second, *(ahead * second for _, ahead in found)])
 

@@ -117,7 +117,7 @@ def deviations(values: Numbers) -> tuple[list[int], int]:
     common = max(below for _, below in ratios)  # all are powers of two
     scaled = [above * (common // below) for above, below in ratios]
     total = sum(scaled)
-    return [len(scaled) * each - total for each in scaled], len(scaled) * common
+    return [len(scaled) * value - total for value in scaled], len(scaled) * common
 
 
 def root(exact: Fraction) -> float:
@@ -136,7 +136,7 @@ def _signed_root(square: Fraction, sign: int) -> float:
 
 
 def _finite(*columns: Numbers) -> bool:
-    return all(math.isfinite(each) for values in columns for each in values)
+    return all(math.isfinite(value) for values in columns for value in values)
 
 
 def _product_sum(left: Sequence[int], right: Sequence[int]) -> int:
@@ -225,7 +225,7 @@ def kurtosis(rows: Rows, types: Types, result: pa.DataType, settings: Settings) 
 def _moments(values: Numbers, *powers: int) -> list[int]:
     """Sum powers of the deviations, in a unit that cancels in ratios; zeros if not all values are finite."""
     own = deviations(values)[0] if _finite(values) else []
-    return [sum(each**power for each in own) for power in powers]
+    return [sum(deviation**power for deviation in own) for power in powers]
 
 
 # --- Aggregates that compare values: extremes, order statistics, mode and distinct counts.
