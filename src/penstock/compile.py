@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from penstock.operators.build import build
 from penstock.passes.pipeline import optimise
 from penstock.physical import nodes as ph
 from penstock.physical.build import physical
+from penstock.physical.memory_need import holders, operator_names
 from penstock.physical.settings import Settings
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, sources_of, tables_of
@@ -29,6 +30,8 @@ from penstock.runtime.adapt.controller import USUAL, Policy
 from penstock.runtime.column_addresses import Reader
 from penstock.runtime.engine import Engine
 from penstock.runtime.join_metrics import JoinReport
+from penstock.runtime.memory.budget import Budget
+from penstock.runtime.memory.budgeted_session import BudgetedSession, Memory, RowNeed
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context, Pipeline, Session
 from penstock.translate.plan_to_ir import to_ir
@@ -125,6 +128,21 @@ class Compiled:
         """Start a run. `policy` says how eagerly it adapts."""
         pipeline = self.pipeline(engine.backend, "bounded" if bounded else "unbounded", engine.aggregator)
         return Session(pipeline, Context(engine, Metrics(), bounded, policy))
+
+    def open_within(self, engine: Engine, budget: Budget) -> BudgetedSession:
+        """Start a run over bounded input that keeps to a memory budget."""
+        pipeline = self.pipeline(engine.backend, "bounded", engine.aggregator)
+        ordered = partial(self.pipeline, engine.backend, "unbounded", engine.aggregator)
+        context = Context(engine, Metrics(), True, USUAL)
+        return BudgetedSession(pipeline, ordered, context, self.memory(budget))
+
+    def memory(self, budget: Budget) -> Memory:
+        """Return what a budget applies to: the streams, and what their rows need."""
+        plan = self.physical("bounded")
+        needs = holders(plan)
+        row = RowNeed(max(need.times for need in needs), max(need.plus for need in needs)) if needs else None
+        times = {source.name: source.time for source in sources_of(self.plan)}
+        return Memory(budget, times, row, operator_names(plan))
 
     def pipeline(self, backend: str, mode: ph.Mode, aggregator: str | None = None) -> Pipeline:
         """Return the stages of the physical plan, one for each node, cached so that later runs reuse the kernels."""

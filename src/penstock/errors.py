@@ -98,6 +98,10 @@ class EngineError(PenstockError, ValueError):
     """An engine is asked for that cannot be: no threads, empty tasks, an unknown back end."""
 
 
+class MemoryLimitError(PenstockError, MemoryError):
+    """An operator needs more memory than `memory=` allows, or rows beyond it cannot be written to disk."""
+
+
 class UnsupportedError(PenstockError, NotImplementedError):
     """The query is meaningful, but this version cannot run it."""
 

@@ -38,7 +38,8 @@ def collect(
     chosen = engine_of(engine)
     if metrics is not None and not isinstance(metrics, Metrics):
         raise EngineError(f"metrics= takes a pk.Metrics to add to, not a {type(metrics).__name__}")
-    session = compiled.open(chosen, bounded=True)
+    budget = chosen.budget
+    session = compiled.open(chosen) if budget is None else compiled.open_within(chosen, budget)
     batches: list[pa.RecordBatch] = []
     fill_tables(stream, session)
     for source in stream.named.sources:
@@ -46,6 +47,7 @@ def collect(
         for group in grouped(rows):
             batches += session.push(source.name, *group)
     batches += session.finish()
+    session.metrics.spilled_bytes += 0 if budget is None else budget.spilled
     warn_of_malformed_rows(stream.named.sources, session.metrics.malformed)
     if metrics is not None:
         metrics.update(session.metrics)

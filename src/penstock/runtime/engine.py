@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from penstock.errors import EngineError, UnsupportedError
+from penstock.runtime.memory.budget import Budget, memory_bytes
 from penstock.types.choices import one_of
 
 DEFAULT_TASK_BYTES = 1 << 20
@@ -26,8 +27,10 @@ class Engine:
     `backend="interpret"` runs kernels in plain Python: slow, the definition of their meaning.
     `aggregator` names the algorithm for overlapping windows, wherever an aggregate allows it ("recompute",
     "two-stacks" or "subtract-on-evict"); without it, each aggregate gets the best (`explain()` shows which).
+    `memory` ("4GB", "512MiB", or bytes) bounds what a `collect` holds beside its input and result: rows beyond it are
+    sorted in temporary files, and operators whose states exceed it raise a `MemoryLimitError`.
 
-    >>> Engine(threads=2).threads
+    >>> Engine(threads=2, memory="4GB").threads
     2
     """
 
@@ -38,6 +41,7 @@ class Engine:
     adaptive: bool = True
     backend: str = "native"
     aggregator: str | None = None
+    memory: int | str | None = None
 
     def __post_init__(self) -> None:
         if self.threads is not None and not (_is_count(self.threads) and self.threads <= MOST_THREADS):
@@ -55,8 +59,15 @@ class Engine:
             raise EngineError(f"adaptive must be True or False, not {self.adaptive!r}")
         if self.aggregator is not None and not one_of(self.aggregator, AGGREGATORS):
             raise EngineError(f"aggregator must be one of {', '.join(AGGREGATORS)}, not {self.aggregator!r}")
+        if self.memory is not None:
+            memory_bytes(self.memory)
         if not one_of(self.backend, ("native", "interpret")):
             raise EngineError(f"backend must be 'native' or 'interpret', not {self.backend!r}")
+
+    @property
+    def budget(self) -> Budget | None:
+        """A new budget of `memory` bytes for one run; None without a limit."""
+        return None if self.memory is None else Budget(memory_bytes(self.memory))
 
     @property
     def workers(self) -> int:

@@ -38,6 +38,7 @@ class Metrics:
     Of an open query, `latency` has the seconds from the arrival of rows to the results they complete: `p50`, `p95`,
     `p99` and more. `queue_rows` counts the rows that wait in the queue of a background run. `held` measures the state of
     each operator, by its name in `explain("ir")`, each time it is read, which takes as long as saving the state.
+    `spilled_bytes` counts what was written to temporary files because of `Engine(memory=)`.
 
     >>> Metrics(read=3, accepted=2, late=1).balanced
     True
@@ -52,6 +53,7 @@ class Metrics:
     batches: int = 0
     ties: int = 0
     partly_late: int = 0
+    spilled_bytes: int = field(default=0, compare=False)
     joins: dict[str, JoinReport] = field(default_factory=dict, compare=False, repr=False)
     latency: Latency = field(default_factory=Latency, compare=False, repr=False)
     queue_rows: int = field(default=0, compare=False, repr=False)

@@ -34,6 +34,8 @@ def _lines(metrics: Metrics, label: str) -> Iterator[str]:
     yield f"penstock_batches_total{{{label}}} {metrics.batches}"
     yield from _head("penstock_queue_rows", "Rows that wait in the queue of a background run.", "gauge")
     yield f"penstock_queue_rows{{{label}}} {metrics.queue_rows}"
+    yield from _head("penstock_spilled_bytes_total", "Bytes of rows written to temporary files.", "counter")
+    yield f"penstock_spilled_bytes_total{{{label}}} {metrics.spilled_bytes}"
     latency = metrics.latency
     yield from _head(
         "penstock_latency_seconds", "From the arrival of rows to the results they complete.", "summary"
