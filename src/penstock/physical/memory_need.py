@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.physical import nodes as ph
-from penstock.types.pairing import Lookup
+from penstock.types.windows import Lookup
 
 
 @dataclass(frozen=True, slots=True)
