@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.calibration.workloads import WINDOW_MS, Side, Workload, arrivals, zipf
+from penstock.calibration.workloads import WINDOW_MS, Workload, WorkloadSide, arrivals, zipf
 
 
 def like_stock(scale: float, seed: int = 2) -> Workload:
@@ -13,7 +13,7 @@ def like_stock(scale: float, seed: int = 2) -> Workload:
     rows = int(70_000 * scale)
     weights = np.where(np.arange(WINDOW_MS) % 50 == 7, 100.0, 1.0)
     arrived = np.round(np.cumsum(weights) / weights.sum() * rows).astype(np.int64)
-    left, right = (Side(zipf(rng, rows, max(rows // 8, 1), 0.5), arrived) for _ in range(2))
+    left, right = (WorkloadSide(zipf(rng, rows, max(rows // 8, 1), 0.5), arrived) for _ in range(2))
     return Workload("stock-like", left, right, WINDOW_MS)
 
 
@@ -22,7 +22,7 @@ def like_rovio(scale: float, seed: int = 3) -> Workload:
     rng = np.random.default_rng(seed)
     rows = int(600_000 * scale)
     distinct, arrived = max(rows // 300, 1), arrivals(rows, WINDOW_MS)
-    left, right = (Side(rng.integers(0, distinct, rows), arrived) for _ in range(2))
+    left, right = (WorkloadSide(rng.integers(0, distinct, rows), arrived) for _ in range(2))
     return Workload("rovio-like", left, right, WINDOW_MS)
 
 
@@ -30,9 +30,12 @@ def like_ysb(scale: float, seed: int = 4) -> Workload:
     """A table of 1,000 unique keys, there from the beginning, and many rows that refer to it."""
     rng = np.random.default_rng(seed)
     rows = int(10_000_000 * scale)
-    table = Side(rng.permutation(1000), np.full(WINDOW_MS, 1000))
+    table = WorkloadSide(rng.permutation(1000), np.full(WINDOW_MS, 1000))
     return Workload(
-        "ysb-like", table, Side(rng.integers(0, 1000, rows), arrivals(rows, WINDOW_MS)), window_ms=WINDOW_MS
+        "ysb-like",
+        table,
+        WorkloadSide(rng.integers(0, 1000, rows), arrivals(rows, WINDOW_MS)),
+        window_ms=WINDOW_MS,
     )
 
 
@@ -40,7 +43,9 @@ def like_debs(scale: float, seed: int = 5) -> Workload:
     """Posts and comments at rest, some dozens for each user."""
     rng = np.random.default_rng(seed)
     rows = int(1_000_000 * scale)
-    left, right = (Side(rng.integers(0, max(rows // 50, 1), rows), np.array([rows])) for _ in range(2))
+    left, right = (
+        WorkloadSide(rng.integers(0, max(rows // 50, 1), rows), np.array([rows])) for _ in range(2)
+    )
     return Workload("debs-like", left, right, 0)
 
 

@@ -15,9 +15,9 @@ from benchmarks.iawj.suite import Report, Series
 from benchmarks.report import figure_table
 from penstock.algorithms.joins.adapt.tree import TREES
 from penstock.calibration.field import Measured
-from penstock.calibration.simulate import Run
+from penstock.calibration.simulate import SimulatedRun
 
-METRICS: dict[str, Callable[[Run], float]] = {
+METRICS: dict[str, Callable[[SimulatedRun], float]] = {
     "rows/ms": lambda run: run.throughput,
     "95 % latency, ms": lambda run: run.latency(),
     "half of the matches, ms": lambda run: run.time_to(0.5),
@@ -47,17 +47,19 @@ def print_report(console: Console, report: Report) -> None:
     console.print(figure_table(report.figures))
 
 
-def measured_table(title: str, measured: Sequence[Measured], value: Callable[[Run], float]) -> Table:
+def measured_table(title: str, measured: Sequence[Measured], value: Callable[[SimulatedRun], float]) -> Table:
     """A line for each workload, a column for each algorithm."""
     return table_of(title, [(each.workload, each) for each in measured], value)
 
 
-def series_table(series: Series, metric: str, value: Callable[[Run], float]) -> Table:
+def series_table(series: Series, metric: str, value: Callable[[SimulatedRun], float]) -> Table:
     points = [(f"{at:g}", measured) for at, measured in series.points]
     return table_of(f"figure {series.number}: {series.title}: {metric}", points, value)
 
 
-def table_of(title: str, points: Sequence[tuple[str, Measured]], value: Callable[[Run], float]) -> Table:
+def table_of(
+    title: str, points: Sequence[tuple[str, Measured]], value: Callable[[SimulatedRun], float]
+) -> Table:
     table = Table(title=f"\n{title}", title_justify="left")
     table.add_column("", no_wrap=True)
     for name in dict.fromkeys(name for _, measured in points for name in measured.runs):
@@ -171,7 +173,7 @@ def _measured(measured: Measured) -> dict[str, Any]:
     }
 
 
-def _run(run: Run) -> Iterator[tuple[str, Any]]:
+def _run(run: SimulatedRun) -> Iterator[tuple[str, Any]]:
     yield "rows", run.rows
     yield "busy_ms", run.busy
     yield "finished_ms", run.finished

@@ -16,7 +16,12 @@ from penstock.codegen.native import NativeKernel, compile_kernel
 from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.loop.nodes import Kernel
 from penstock.operators.signals.positional.build_kernels import CompiledDense
-from penstock.operators.signals.positional.evaluate import Column, DenseSignals, Samples, nullable_columns
+from penstock.operators.signals.positional.evaluate import (
+    DenseSignals,
+    InputSamples,
+    PositionalColumn,
+    nullable_columns,
+)
 from penstock.operators.signals.positional.kernels import EDGE, dense
 from penstock.passes.fuse_signals import fused
 from penstock.passes.share_signals import shared
@@ -43,15 +48,15 @@ class DenseRun:
     """A signal over its tables, ready to be evaluated again and again."""
 
     signals: DenseSignals
-    samples: list[Samples]
+    samples: list[InputSamples]
     compiler: Compiler
-    _room: list[Column] = field(default_factory=list)
+    _room: list[PositionalColumn] = field(default_factory=list)
 
     @property
     def total(self) -> int:
         return self.samples[0].total
 
-    def __call__(self) -> list[Column]:
+    def __call__(self) -> list[PositionalColumn]:
         """Evaluate at every sample."""
         self.signals.histories = []
         if not self._room:
@@ -83,7 +88,7 @@ def dense_run(signal: pk.Signal, tables: Sequence[pa.Table]) -> DenseRun:
     inputs = [(schema_of(stream.raw_plan), time_of(stream.raw_plan)) for stream in streams]
     compiler = Compiler()
     made = CompiledDense(dense(shared(fused(program)), inputs), KernelFactory(compiler))
-    return DenseRun(DenseSignals(made, 1), [Samples(rows_of(table)) for table in tables], compiler)
+    return DenseRun(DenseSignals(made, 1), [InputSamples(rows_of(table)) for table in tables], compiler)
 
 
 def rows_of(table: pa.Table) -> pa.RecordBatch:
@@ -91,7 +96,7 @@ def rows_of(table: pa.Table) -> pa.RecordBatch:
     return table.combine_chunks().to_batches()[0]
 
 
-def as_table(columns: Sequence[Column]) -> pa.Table:
+def as_table(columns: Sequence[PositionalColumn]) -> pa.Table:
     """The first column of results as floats, NaN where there is none: everyone can say that."""
     column = columns[0]
     values = column.values.astype(np.float64)

@@ -17,7 +17,7 @@ from penstock.expr.nodes import Column as ColumnOf
 from penstock.expr.nodes import Field
 from penstock.ir.signals.nodes import Expression, Object, Program, Sampled, sources_of
 from penstock.operators.signals.positional.build_kernels import CompiledDense
-from penstock.operators.signals.positional.evaluate import Column, DenseSignals, Samples
+from penstock.operators.signals.positional.evaluate import DenseSignals, InputSamples, PositionalColumn
 from penstock.operators.signals.positional.kernels import dense
 from penstock.plan.schema import time_of
 from penstock.types.time import Time
@@ -29,30 +29,30 @@ class Operator:
 
     this: Object
     signals: DenseSignals
-    room: list[Column] = field(default_factory=list)
+    room: list[PositionalColumn] = field(default_factory=list)
 
-    def __call__(self, given: Sequence[Samples]) -> list[Column]:
+    def __call__(self, given: Sequence[InputSamples]) -> list[PositionalColumn]:
         total = given[0].total
         if not self.room:
             self.room = self.signals.room(0, total)
         return self.signals.evaluate(given, 0, total, self.room)
 
-    def as_samples(self, results: Sequence[Column]) -> Samples:
+    def as_samples(self, results: Sequence[PositionalColumn]) -> InputSamples:
         """What was written, as what others read; nothing is copied."""
         arrays = [
             result.to_arrow(column.type) for result, column in zip(results, self.this.schema, strict=True)
         ]
-        return Samples(pa.RecordBatch.from_arrays(arrays, schema=self.this.schema))
+        return InputSamples(pa.RecordBatch.from_arrays(arrays, schema=self.this.schema))
 
 
 @dataclass
 class UnfusedRun:
     """All operators of a program, in order."""
 
-    samples: dict[str, Samples]
+    samples: dict[str, InputSamples]
     operators: list[Operator]
 
-    def __call__(self) -> list[Column]:
+    def __call__(self) -> list[PositionalColumn]:
         known = dict(self.samples)
         for operator in self.operators:
             results = operator([known[name] for name in sources_of(operator.this.body)])
@@ -77,10 +77,10 @@ def unfused_run(signal: pk.Signal, tables: Sequence[pa.Table]) -> UnfusedRun | N
     return UnfusedRun(samples, operators) if same_rate else None
 
 
-def _named(this: Object, body: Sampled, rows: pa.RecordBatch) -> Samples:
+def _named(this: Object, body: Sampled, rows: pa.RecordBatch) -> InputSamples:
     """The columns that an object samples, under its own names."""
     names = [each.expr.name for each in body.fields if isinstance(each.expr, ColumnOf)]
-    return Samples(pa.RecordBatch.from_arrays([rows.column(name) for name in names], schema=this.schema))
+    return InputSamples(pa.RecordBatch.from_arrays([rows.column(name) for name in names], schema=this.schema))
 
 
 def _compiled(program: Program, this: Object, time: Time) -> CompiledDense:

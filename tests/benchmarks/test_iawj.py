@@ -21,8 +21,8 @@ from penstock.calibration.calibrate import trees_of
 from penstock.calibration.field import Measured, cost, measure, open_join_field
 from penstock.calibration.ordered import calibration_in_order
 from penstock.calibration.points import calibration
-from penstock.calibration.simulate import Emission, Run, later_rows, simulate
-from penstock.calibration.workloads import Micro, Side, Workload
+from penstock.calibration.simulate import EmittedMatches, SimulatedRun, later_rows, simulate
+from penstock.calibration.workloads import Micro, Workload, WorkloadSide
 
 TINY = Micro(4, 3, duplicates=2, window_ms=10)
 
@@ -37,7 +37,7 @@ def silent(text):
 
 
 def side(codes, arrived):
-    return Side(np.array(codes), np.array(arrived))
+    return WorkloadSide(np.array(codes), np.array(arrived))
 
 
 def clock_of(step):
@@ -109,7 +109,7 @@ def test_an_eager_run_jumps_over_waiting_and_a_lazy_one_waits_for_the_window(fie
 
 def test_an_eager_run_that_is_too_slow_falls_behind(field):
     rows = np.arange(40)
-    made = Workload("", Side(rows, np.arange(1, 41)), Side(rows, np.arange(1, 41)), 40)
+    made = Workload("", WorkloadSide(rows, np.arange(1, 41)), WorkloadSide(rows, np.arange(1, 41)), 40)
     slow = simulate(
         field.joiners["shj_jm"], made, later_rows(field.joiners["shj_jm"], made), clock=clock_of(0.05)
     )
@@ -118,10 +118,10 @@ def test_an_eager_run_that_is_too_slow_falls_behind(field):
 
 
 def test_metrics_of_a_run_are_those_of_its_emissions():
-    run = Run("npj", "w", rows=100, matches=4, finished=20.0)
+    run = SimulatedRun("npj", "w", rows=100, matches=4, finished=20.0)
     run.emissions = [
-        Emission(4.0, 5.0, np.array([1, 4]), np.array([1, 1])),
-        Emission(10.0, 20.0, np.array([0]), np.array([2])),
+        EmittedMatches(4.0, 5.0, np.array([1, 4]), np.array([1, 1])),
+        EmittedMatches(10.0, 20.0, np.array([0]), np.array([2])),
     ]
     assert run.throughput == 5.0
     assert (run.latency(0.25), run.latency(0.5), run.latency(0.95)) == (1.0, 4.0, 20.0)
@@ -130,7 +130,7 @@ def test_metrics_of_a_run_are_those_of_its_emissions():
 
 
 def test_a_run_without_matches_has_metrics():
-    run = Run("npj", "w", rows=10, finished=5.0)
+    run = SimulatedRun("npj", "w", rows=10, finished=5.0)
     assert (run.latency(), run.time_to(0.5), run.throughput) == (0.0, 5.0, 2.0)
 
 
@@ -145,7 +145,7 @@ def test_all_algorithms_find_the_same_matches(field):
 
 
 def pretended(**finished):
-    runs = {name: Run(name, "w", 100, finished=finished.get(name, 90.0)) for name in ALGORITHMS}
+    runs = {name: SimulatedRun(name, "w", 100, finished=finished.get(name, 90.0)) for name in ALGORITHMS}
     return Measured("w", observe(np.arange(9), np.arange(9)), 0, runs)
 
 

@@ -192,7 +192,7 @@ def test_pairs_are_made_as_they_are_taken(query, monkeypatch) -> None:
     made, most = [], 5000
     for module in (algorithm_pairs, results):
         monkeypatch.setattr(module, "MOST_PAIRS", most)
-    monkeypatch.setattr(results.Shape, "_batch", watched(results.Shape._batch, made))
+    monkeypatch.setattr(results.JoinShape, "_batch", watched(results.JoinShape._batch, made))
     rows = pa.table({"t": np.arange(100).repeat(30), "k": np.zeros(3000, np.int64)})
     sides = (pk.from_arrow(rows, time="t", name=name) for name in "ab")
     totals = query(*sides).window(100).agg(n=pk.count(), s=pk.sum(pk.col("t") * pk.col("t_right")))

@@ -10,7 +10,7 @@ import pytest
 
 import penstock as pk
 from penstock.sources.lake.table import LakeTable
-from penstock.spark.bound import Frame
+from penstock.spark.bound import BoundDataFrame
 from tests.spark.agree import assert_same
 
 ROWS = pa.table(
@@ -45,7 +45,7 @@ def test_a_table_gives_the_rows_that_spark_reads(
     spark.sql("drop table if exists scanned")
     spark.sql(f"create table scanned using {provider} {clause} as select * from {events}")
     stream = pk.table_scan("spark_catalog.default.scanned", time="t", spark=spark)
-    assert type(next(iter(stream.data.values()))) is {"LakeTable": LakeTable, "Frame": Frame}[kind]
+    assert type(next(iter(stream.data.values()))) is {"LakeTable": LakeTable, "Frame": BoundDataFrame}[kind]
     expected = counts(pk.from_arrow(ROWS, time="t")).collect()
     assert_same(expected, counts(stream).collect().select(expected.column_names), "collected")
     on_spark = counts(stream).to_spark(spark, tasks=2).toArrow()
@@ -75,7 +75,7 @@ def test_a_partition_elsewhere_is_read_through_spark(spark: Any, events: str, tm
     spark.sql(f"alter table scanned add partition (k = 'x') location '{tmp_path}/elsewhere'")
     spark.sql("insert into scanned values (timestamp '2026-01-01 00:00:00', 7, 'x')")
     stream = pk.table_scan("scanned", time="t", spark=spark)
-    assert isinstance(next(iter(stream.data.values())), Frame)
+    assert isinstance(next(iter(stream.data.values())), BoundDataFrame)
     assert stream.collect()["v"].to_pylist() == [7]
     spark.sql("drop table scanned")
 

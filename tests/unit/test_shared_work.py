@@ -20,7 +20,7 @@ from penstock.expr import nodes as ex
 from penstock.expr.interning import interned
 from penstock.expr.show import show
 from penstock.loop.nodes import Block, For, If, While
-from penstock.operators.rows.kernels import RowsSpec, build_rows
+from penstock.operators.rows.kernels import RowsKernelSpec, build_rows
 from penstock.physical.choose_strategy import possible
 from penstock.plan.codec import decode, encode
 from penstock.plan.nodes import ordered
@@ -268,7 +268,7 @@ def test_a_kernel_computes_a_shared_subexpression_once(make: Callable[[int], pk.
 
     def size(times: int) -> int:
         fields = (ex.Field("x", make(times).node),)
-        spec = RowsSpec(schema, Time("t", pa.int64(), None), None, fields, frozenset(), frozenset())
+        spec = RowsKernelSpec(schema, Time("t", pa.int64(), None), None, fields, frozenset(), frozenset())
         return statements(build_rows(spec).kernel.body)
 
     assert size(24) - size(16) == size(16) - size(8)

@@ -14,7 +14,7 @@ from penstock.algorithms.hash_table.text_kernels import intern_kernel
 from penstock.loop.nodes import I32, I64, Kernel
 from penstock.runtime.column_addresses import Reader
 from penstock.runtime.implied_times import implied_times
-from penstock.runtime.kernels import Call, KernelCall, Texts
+from penstock.runtime.kernels import Call, KernelCall, TextKernels
 from penstock.types.time import Time
 
 Backend = Callable[[Kernel], KernelCall]
@@ -34,7 +34,7 @@ class KernelFactory:
         self._lock = Lock()
         self._making: dict[Hashable, Lock] = {}
         self.kernels: list[Kernel] = []
-        self.texts = Texts(self._intern)
+        self.texts = TextKernels(self._intern)
 
     def call(self, key: Hashable, build: Callable[[], Kernel]) -> KernelCall:
         """Return the callable of a kernel. One that is being compiled in the background delays no other."""

@@ -21,7 +21,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Windows:
+class WindowGrid:
     """Arithmetic of windows on a grid. Window n covers panes n * step … n * step + span - 1.
 
     Panes lie between the bounds of windows: one per slide, or two if windows end between the starts of others. If
@@ -129,6 +129,6 @@ class Windows:
 
 
 @lru_cache(maxsize=64)
-def windows_on(grid: Grid) -> Windows:
+def windows_on(grid: Grid) -> WindowGrid:
     """The windows of a grid; cached, because every run of a query needs them."""
-    return Windows(grid)
+    return WindowGrid(grid)

@@ -28,7 +28,7 @@ LIVE = "live"
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class HistorySide:
     """The rows before a time, or from it on. Rows without a time are kept, to be counted as malformed."""
 
     time: str
@@ -121,12 +121,12 @@ class Backfill:
         return map(self.conformed, self.after.batches(self.schema.names))
 
     def _from_then_on(self, given: Arrived) -> Arrived:
-        kept = Side(self.time, self.at, before=False)(given.batch)
+        kept = HistorySide(self.time, self.at, before=False)(given.batch)
         return replace(given, batch=kept, out=given.out + given.batch.num_rows - kept.num_rows)
 
     def _history(self, on_bad: str) -> Iterator[Arrived]:
         """Read history, oldest files first; after each file, the watermark is at the start of the next."""
-        side = Side(self.time, self.at, before=True)
+        side = HistorySide(self.time, self.at, before=True)
         malformed = Malformed(on_bad, self.time)
         for batch, upto in timed_batches(self.history, self.schema, self.time, malformed):
             kept = side(batch)

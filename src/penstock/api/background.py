@@ -12,7 +12,7 @@ from weakref import finalize
 import pyarrow as pa
 
 from penstock.api.arguments import shown, whole
-from penstock.api.background_worker import YIELD, Results, Worker
+from penstock.api.background_worker import YIELD, BackgroundWorker, Results
 from penstock.api.late_and_malformed import seconds
 from penstock.api.live import Given, Live
 from penstock.api.row_queue import Call
@@ -53,7 +53,7 @@ class Background(Savable):
 
     def __init__(self, live: Live, max_delay: float, queue_rows: int, on_result: Results | None) -> None:
         self._live = live
-        self._worker = Worker(live, max_delay, queue_rows, on_result)
+        self._worker = BackgroundWorker(live, max_delay, queue_rows, on_result)
         self._blocks: dict[str, Block] = {}
         self._finished = self._interrupted = False
         # Not at exit: then `drain` waits for the worker.

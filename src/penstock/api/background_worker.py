@@ -31,7 +31,7 @@ YIELD = 0.0002  # for which a push lets another thread go on with a task while r
 _TICK = 0.001  # between two looks at the clock, where time alone completes results
 
 
-class Worker:
+class BackgroundWorker:
     """The queue of a background run, its results, and the thread that processes what waits.
 
     One thread at a time runs a task, the `runner`; no other thread calls the open query meanwhile. The worker thread holds
@@ -274,7 +274,7 @@ class Worker:
             self.thread.join()
 
 
-_OPEN: WeakSet[Worker] = WeakSet()
+_OPEN: WeakSet[BackgroundWorker] = WeakSet()
 
 
 def _drain_all() -> None:

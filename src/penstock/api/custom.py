@@ -8,7 +8,7 @@ from typing import Any
 from penstock.api.arguments import flag
 from penstock.api.expr import Expr, column_or_node
 from penstock.api.literals import literal
-from penstock.api.tracing import Function, symbols
+from penstock.api.tracing import TracedFunction, symbols
 from penstock.errors import AggregateError, ExpressionTypeError
 from penstock.expr import nodes
 from penstock.expr.custom import Definition, argument_column, other_column, state_column
@@ -53,9 +53,9 @@ def aggregate(
     <pyarrow.DoubleScalar: 4.08248290463863>
     """
     state = _State(init)
-    functions = {"add": Function("add", add), "result": Function("result", result)}
+    functions = {"add": TracedFunction("add", add), "result": TracedFunction("result", result)}
     functions |= {
-        role: Function(role, call)
+        role: TracedFunction(role, call)
         for role, call in (("merge", merge), ("remove", remove))
         if call is not None
     }
@@ -117,7 +117,7 @@ class _State:
         values = list(map(Expr, columns))
         return values[0] if self._make is None else self._make(values)
 
-    def components(self, function: Function, value: object) -> Sequence[object]:
+    def components(self, function: TracedFunction, value: object) -> Sequence[object]:
         """Split a state that a function returned into its components."""
         if self._make is None:
             if isinstance(value, tuple | list):
@@ -152,7 +152,7 @@ _SHAPES: dict[str, Any] = {
 }
 
 
-def _traced(function: Function, state: _State, arity: int) -> tuple[nodes.Expr, ...]:
+def _traced(function: TracedFunction, state: _State, arity: int) -> tuple[nodes.Expr, ...]:
     """Trace one of the functions; return the expressions of its result."""
     places = range(len(state.init))
     own = symbols(map(state_column, places))

@@ -23,7 +23,7 @@ from penstock.api.writer import Block, Writer, writable
 from penstock.errors import BindingError, LateRowsWarning, StateError
 from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import SharedStep
-from penstock.runtime.metrics import Held
+from penstock.runtime.metrics import StateSize
 from penstock.runtime.stage import START_OF_TIME
 from penstock.sources.bound import access_of
 from penstock.sources.coalesce_batches import gathered
@@ -329,7 +329,7 @@ class Live(Savable):
         return self._timely(self._session.finish(), arrived)
 
     @_alone
-    def held(self) -> dict[str, Held]:
+    def held(self) -> dict[str, StateSize]:
         """Measure the state of each operator."""
         return self._session.held()
 
@@ -353,10 +353,10 @@ class Live(Savable):
             close()
 
 
-def _measure(live: ref[Live]) -> Callable[[], dict[str, Held]]:
+def _measure(live: ref[Live]) -> Callable[[], dict[str, StateSize]]:
     """Measure an open query, without keeping it alive."""
 
-    def measure() -> dict[str, Held]:
+    def measure() -> dict[str, StateSize]:
         known = live()
         return {} if known is None else known.held()
 

@@ -94,7 +94,7 @@ class BackgroundRun(Run):
         super().__init__(live, inputs, final)
         self._background = in_background(live, max_delay, None)
         self._background.expect_consumer()
-        self._reader = Reader(self._background, self._inputs, final)
+        self._reader = RunReader(self._background, self._inputs, final)
         self._thread = Thread(target=self._reader.read, name="penstock-reader", daemon=True)
         self._thread.start()
         finalize(self, self._reader.stop).atexit = False
@@ -121,7 +121,7 @@ class BackgroundRun(Run):
         return super().state()
 
 
-class Reader:
+class RunReader:
     """Push one batch of each stream in turn, until all end or the run is dropped."""
 
     def __init__(self, background: Background, inputs: dict[str, Iterator[Any]], final: bool) -> None:

@@ -27,7 +27,7 @@ _INSTEAD = (
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class TracedFunction:
     """A user's function and its role; errors name the role, the file and the line."""
 
     role: str

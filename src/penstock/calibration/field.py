@@ -13,7 +13,7 @@ from penstock.algorithms.joins.eager import Eager
 from penstock.algorithms.joins.lazy import Lazy
 from penstock.algorithms.joins.memory import Kernels
 from penstock.algorithms.kernel_factory import KernelFactory
-from penstock.calibration.simulate import Clock, Run, later_rows, simulate
+from penstock.calibration.simulate import Clock, SimulatedRun, later_rows, simulate
 from penstock.calibration.workloads import Workload
 from penstock.codegen.cache import KernelCache
 from penstock.codegen.native import compile_kernel
@@ -61,7 +61,7 @@ class Measured:
     workload: str
     seen: Observed
     matches: int
-    runs: Mapping[str, Run]
+    runs: Mapping[str, SimulatedRun]
 
     def costs(self, target: str) -> dict[str, float]:
         """What each algorithm cost, in milliseconds: less is better for all three targets."""
@@ -79,7 +79,7 @@ RESOLUTION = 1.0
 """Milliseconds: rows arrive in ticks, so no waiting shorter than one is told from another."""
 
 
-def cost(run: Run, target: str) -> float:
+def cost(run: SimulatedRun, target: str) -> float:
     """The figure to keep low."""
     if target == "throughput":
         return max(run.finished, 1e-3)
@@ -91,7 +91,7 @@ def measure(
 ) -> Measured:
     """Run every algorithm `repeat` times, in turns, and keep each one's best."""
     later = later_rows(_counter(field), workload)
-    runs: dict[str, Run] = {}
+    runs: dict[str, SimulatedRun] = {}
     chosen = [field.joiners[name] for name in names or field.joiners]
     for turn in range(repeat):
         for joiner in chosen if turn % 2 == 0 else reversed(chosen):
@@ -104,7 +104,7 @@ def measure(
     )
 
 
-def share_twins(runs: dict[str, Run]) -> None:
+def share_twins(runs: dict[str, SimulatedRun]) -> None:
     """Give both schemes the better run: with one worker there is nothing to distribute, and jm and jb are one program."""
     for name in ("shj", "pmj"):
         twins = [runs[twin] for twin in (f"{name}_jm", f"{name}_jb") if twin in runs]
@@ -113,7 +113,7 @@ def share_twins(runs: dict[str, Run]) -> None:
             runs |= {twin.algorithm: replace(best, algorithm=twin.algorithm) for twin in twins}
 
 
-def keep_best(runs: dict[str, Run], run: Run) -> None:
+def keep_best(runs: dict[str, SimulatedRun], run: SimulatedRun) -> None:
     """Of several runs of an algorithm, the one that was least disturbed."""
     known = runs.get(run.algorithm)
     if known is None or run.busy < known.busy:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from penstock.algorithms.joins.adapt.window_statistics import observe
 from penstock.calibration.field import JoinField, Measured, keep_best, share_twins
 from penstock.calibration.points import scaled
-from penstock.calibration.simulate import Run
+from penstock.calibration.simulate import SimulatedRun
 from penstock.calibration.workloads import Micro, Workload
 
 
 def measure_ordered(field: JoinField, workload: Workload, repeat: int) -> Measured:
     """List the pairs of a window by every algorithm, in turns, and keep each one's best."""
-    runs: dict[str, Run] = {}
+    runs: dict[str, SimulatedRun] = {}
     for turn in range(repeat):
         for name in list(field.ordered)[:: 1 if turn % 2 == 0 else -1]:
             keep_best(runs, _listed(field, name, workload))
@@ -25,11 +25,11 @@ def measure_ordered(field: JoinField, workload: Workload, repeat: int) -> Measur
     return Measured(workload.name, seen, runs["npj"].matches, {name: runs[name] for name in field.ordered})
 
 
-def _listed(field: JoinField, name: str, workload: Workload) -> Run:
+def _listed(field: JoinField, name: str, workload: Workload) -> SimulatedRun:
     begin = field.clock()
     own, _ = field.ordered[name].ordered(workload.left.codes, workload.right.codes, field.threads)
     took = (field.clock() - begin) * 1e3
-    return Run(name, workload.name, workload.rows, len(own), finished=took, busy=took)
+    return SimulatedRun(name, workload.name, workload.rows, len(own), finished=took, busy=took)
 
 
 def calibration_in_order(scale: float = 1.0) -> Iterator[tuple[str, Micro]]:

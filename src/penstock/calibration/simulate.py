@@ -23,7 +23,7 @@ Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
-class Emission:
+class EmittedMatches:
     """Matches given between two times (ms); their later rows came in the ticks `ticks`, so many in each."""
 
     begin: float
@@ -33,7 +33,7 @@ class Emission:
 
 
 @dataclass
-class Run:
+class SimulatedRun:
     """What happened: emissions in order, and how long which kind of work took (ms)."""
 
     algorithm: str
@@ -42,7 +42,7 @@ class Run:
     matches: int = 0
     finished: float = 0.0
     busy: float = 0.0
-    emissions: list[Emission] = field(default_factory=list)
+    emissions: list[EmittedMatches] = field(default_factory=list)
     phases: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -80,9 +80,9 @@ def simulate(
     later: np.ndarray,
     threads: int = 1,
     clock: Clock = time.perf_counter,
-) -> Run:
+) -> SimulatedRun:
     """Run a workload. `later` holds, for each tick, the matches whose later row comes in it."""
-    run = Run(joiner.name, workload.name, workload.rows)
+    run = SimulatedRun(joiner.name, workload.name, workload.rows)
     if isinstance(joiner, Lazy):
         _lazily(joiner, workload, later, threads, clock, run)
     else:
@@ -91,7 +91,7 @@ def simulate(
 
 
 def _lazily(
-    joiner: Lazy, workload: Workload, later: np.ndarray, threads: int, clock: Clock, run: Run
+    joiner: Lazy, workload: Workload, later: np.ndarray, threads: int, clock: Clock, run: SimulatedRun
 ) -> None:
     begin = clock()
     matches = joiner.join(workload.left.codes, workload.right.codes, "count", threads)
@@ -101,12 +101,12 @@ def _lazily(
     run.matches, run.busy, run.finished = matches, took, workload.window_ms + took
     probing = run.phases.get("probe", 0.0)
     ticks = np.arange(len(later))
-    run.emissions.append(Emission(run.finished - min(probing, took), run.finished, ticks, later))
+    run.emissions.append(EmittedMatches(run.finished - min(probing, took), run.finished, ticks, later))
     run.phases["wait"] = float(workload.window_ms)
 
 
 def _eagerly(
-    joiner: Eager, workload: Workload, later: np.ndarray, threads: int, clock: Clock, run: Run
+    joiner: Eager, workload: Workload, later: np.ndarray, threads: int, clock: Clock, run: SimulatedRun
 ) -> None:
     window = joiner.open(threads, "count")
     left_over = later.astype(np.float64)
@@ -131,7 +131,9 @@ def _eagerly(
     run.busy, run.finished = run.busy + took, max(now, float(workload.window_ms)) + took
     run.matches += rest
     if rest:
-        ended = Emission(run.finished - took, run.finished, np.arange(len(later)), np.maximum(left_over, 0))
+        ended = EmittedMatches(
+            run.finished - took, run.finished, np.arange(len(later)), np.maximum(left_over, 0)
+        )
         run.emissions.append(ended)
     elif run.emissions:
         run.finished = run.emissions[-1].end
@@ -153,7 +155,7 @@ def _push(
 
 
 def _note(
-    run: Run, left_over: np.ndarray, found: int, span: tuple[float, float], ticks: tuple[int, int]
+    run: SimulatedRun, left_over: np.ndarray, found: int, span: tuple[float, float], ticks: tuple[int, int]
 ) -> int:
     """Record matches: they belong to the ticks since the last ones, in the shares that are still left there."""
     if not found:
@@ -164,7 +166,7 @@ def _note(
     counts = shares * min(found / total, 1.0) if total > 0 else np.full(len(shares), found / len(shares))
     left_over[first : ticks[1]] -= counts
     run.matches += found
-    run.emissions.append(Emission(*span, np.arange(first, ticks[1]), counts))
+    run.emissions.append(EmittedMatches(*span, np.arange(first, ticks[1]), counts))
     return ticks[1] - 1
 
 

@@ -14,7 +14,7 @@ WINDOW_MS = 1000
 
 
 @dataclass(frozen=True)
-class Side:
+class WorkloadSide:
     """One stream: codes, and how many of them have arrived by each tick."""
 
     codes: np.ndarray
@@ -30,8 +30,8 @@ class Workload:
     """Two streams over one window of so many milliseconds; 0 for data at rest."""
 
     name: str
-    left: Side
-    right: Side
+    left: WorkloadSide
+    right: WorkloadSide
     window_ms: int
 
     @property
@@ -67,7 +67,7 @@ class Micro:
         left, right = (self._side(rng, row, distinct) for row in rows)
         return Workload(name, left, right, self.window_ms)
 
-    def _side(self, rng: np.random.Generator, rows: int, distinct: int) -> Side:
+    def _side(self, rng: np.random.Generator, rows: int, distinct: int) -> WorkloadSide:
         if self.key_skew == 0:
             codes = rng.permutation(np.arange(rows, dtype=np.int64) // self.duplicates)
         else:
@@ -75,7 +75,7 @@ class Micro:
         if self.scatter:
             with np.errstate(over="ignore"):
                 codes = codes * np.int64(0x5851F42D4C957F2D)
-        return Side(codes, arrivals(rows, self.window_ms, self.time_skew))
+        return WorkloadSide(codes, arrivals(rows, self.window_ms, self.time_skew))
 
 
 def zipf(rng: np.random.Generator, rows: int, distinct: int, skew: float) -> np.ndarray:

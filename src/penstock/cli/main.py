@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 
 
-class Stage(StrEnum):
+class ExplainStage(StrEnum):
     """A stage of compilation that `explain` can show."""
 
     PLAN = "plan"
@@ -36,7 +36,9 @@ class Stage(StrEnum):
     SPARK = "spark"
 
 
-Target = Annotated[str, typer.Argument(metavar="FILE.py:NAME", help="A query, or a function that gives one.")]
+PackTarget = Annotated[
+    str, typer.Argument(metavar="FILE.py:NAME", help="A query, or a function that gives one.")
+]
 
 
 def print_version(asked: bool) -> None:
@@ -79,7 +81,7 @@ def demo(
 @app.command(context_settings=TAKES_FLAGS)
 def run(
     context: typer.Context,
-    target: Target,
+    target: PackTarget,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Write here: .parquet, .arrow, .csv or .json (lines)."),
@@ -122,8 +124,8 @@ def run(
 @app.command(context_settings=TAKES_FLAGS)
 def explain(
     context: typer.Context,
-    target: Target,
-    stage: Annotated[Stage | None, typer.Option(help="Show one stage of compilation only.")] = None,
+    target: PackTarget,
+    stage: Annotated[ExplainStage | None, typer.Option(help="Show one stage of compilation only.")] = None,
 ) -> None:
     """Show how a query from a Python file is compiled and run."""
     from penstock.cli.run import explain_query  # noqa: PLC0415 - --help stays quick
@@ -211,10 +213,10 @@ def pack(
     add: Annotated[list[str] | None, typer.Option(help="A further package, installed here.")] = None,
 ) -> None:
     """Pack Penstock and its packages for Spark's executors: --conf spark.archives=ARCHIVE.tar.gz#penstock."""
-    from penstock.spark.deploy.pack import Target, pack_archive  # noqa: PLC0415 - --help stays quick
+    from penstock.spark.deploy.pack import PackTarget, pack_archive  # noqa: PLC0415 - --help stays quick
 
     given = {name: value for name, value in (("python", python), ("machine", machine)) if value is not None}
-    path = pack_archive(output, Target(**given), add=add or [])
+    path = pack_archive(output, PackTarget(**given), add=add or [])
     typer.echo(f"{path}: {path.stat().st_size / 1e6:.0f} MB; --conf spark.archives={path}#penstock")
 
 

@@ -184,7 +184,7 @@ def watch_query(
     show(watch, Console(), output, limit)
 
 
-class Seen(Protocol):
+class Watched(Protocol):
     """An object with the latest results."""
 
     latest: pa.RecordBatch | None
@@ -197,7 +197,7 @@ def show(watch: Watch, console: Console, output: Path | None, limit: int) -> Non
 
 def show_glances(
     glances: Iterable[tuple[Sequence[pa.RecordBatch], Glance | None]],
-    watch: Seen,
+    watch: Watched,
     console: Console,
     output: Path | None,
     limit: int,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.codegen.names import ENTRY, INNER, Names
+from penstock.codegen.names import ENTRY, INNER, NameCounter
 from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.codegen.values import ValueWriter, alignment, memory_name, type_name
 from penstock.codegen.vectors import NotInLanesError, VectorWriter, lanes_of
@@ -57,7 +57,7 @@ class KernelWriter:
     def __init__(self, kernel: Kernel, effort: OptimisationLevel) -> None:
         self.kernel = kernel
         self._effort = effort
-        self.names = Names()
+        self.names = NameCounter()
         self.values = ValueWriter(self.names)
         self._assigned = frozenset(_assigned(kernel.body))
         self._allocations: list[str] = []
@@ -365,7 +365,7 @@ def _stored(block: Block) -> Iterator[str]:
 
 def _entry(kernel: Kernel) -> Iterator[str]:
     """Emit the function that unpacks the frame."""
-    names, arguments = Names(), []
+    names, arguments = NameCounter(), []
     yield f"define i64 @{ENTRY}(ptr noalias readonly %frame) nounwind {{"
     for position, parameter in enumerate((*kernel.params, *kernel.literals)):
         address, value = names.value(), names.value()

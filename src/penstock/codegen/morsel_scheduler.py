@@ -32,7 +32,7 @@ _REPORTED = (
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 
 
-class Frame(NamedTuple):
+class ArgumentFrame(NamedTuple):
     """The argument words of a kernel over rows, their address, and the addresses of the row limits among them."""
 
     words: array[int]
@@ -41,7 +41,7 @@ class Frame(NamedTuple):
     hi: int
 
     @classmethod
-    def of(cls, words: array[int], lo: int, hi: int) -> Frame:
+    def of(cls, words: array[int], lo: int, hi: int) -> ArgumentFrame:
         """Frame words whose indices `lo` and `hi` are the row limits."""
         start = _start(words)
         return cls(words, start, start + lo * WORD, start + hi * WORD)
@@ -58,7 +58,7 @@ class MorselScheduler:
     def through(
         self,
         kernel: int,
-        frames: Sequence[Frame],
+        frames: Sequence[ArgumentFrame],
         shares: Sequence[Morsels],
         most: int,
     ) -> list[Progress]:

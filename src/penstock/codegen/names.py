@@ -10,7 +10,7 @@ ENTRY = "penstock_entry"
 INNER = "penstock_kernel"
 
 
-class Names:
+class NameCounter:
     """A counter of names: `%v1`, `%v2`, … for values and `b1`, `b2`, … for blocks."""
 
     __slots__ = ("_count",)

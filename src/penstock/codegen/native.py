@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.codegen.llvm import llvm_module
-from penstock.codegen.morsel_scheduler import HAS_THREADS, MORSEL_SCHEDULER, Frame
+from penstock.codegen.morsel_scheduler import HAS_THREADS, MORSEL_SCHEDULER, ArgumentFrame
 from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.codegen.values import alignment
 from penstock.loop.morsels import Morsels, Progress
@@ -50,7 +50,9 @@ class Code:
         self.call: Callable[[bytes], int] = self._loaded.call
         self.run: Callable[[int], int] = self._loaded.run
 
-    def through(self, frames: Sequence[Frame], shares: Sequence[Morsels], most: int = ALL) -> list[Progress]:
+    def through(
+        self, frames: Sequence[ArgumentFrame], shares: Sequence[Morsels], most: int = ALL
+    ) -> list[Progress]:
         """Process morsels of rows, with one thread per frame."""
         return MORSEL_SCHEDULER.through(self._loaded.address, frames, shares, most)
 
@@ -80,9 +82,9 @@ class Arguments:
             + self._literals
         )
 
-    def frame(self, values: Mapping[str, Argument]) -> Frame:
+    def frame(self, values: Mapping[str, Argument]) -> ArgumentFrame:
         """Lay out the arguments of a kernel over rows, without the row limits; callers keep the memory alive."""
-        return Frame.of(array("q", self.filled({**values, "lo": 0, "hi": 0})), *self._limits)
+        return ArgumentFrame.of(array("q", self.filled({**values, "lo": 0, "hi": 0})), *self._limits)
 
     def standing(self, values: Mapping[str, Argument]) -> StandingFrame:
         """Lay out the arguments of calls of which each overwrites a few."""
@@ -117,7 +119,7 @@ class NativeKernel:
     def __call__(self, values: Mapping[str, Argument]) -> int:
         return self.code.call(self._arguments.filled(values))
 
-    def frame(self, values: Mapping[str, Argument]) -> Frame:
+    def frame(self, values: Mapping[str, Argument]) -> ArgumentFrame:
         """Lay out the arguments of a kernel over rows, without the row limits."""
         return self._arguments.frame(values)
 
@@ -129,11 +131,11 @@ class NativeKernel:
         """Call the kernel with the words at an address."""
         return self.code.run(start)
 
-    def over(self, frame: Frame, shares: Morsels, most: int = ALL) -> Progress:
+    def over(self, frame: ArgumentFrame, shares: Morsels, most: int = ALL) -> Progress:
         """Process morsels until none is left, the kernel stops, or `most` morsels are processed."""
         return self.code.through([frame], [shares], most)[0]
 
-    def together(self, frames: Sequence[Frame], shares: Sequence[Morsels]) -> list[Progress] | None:
+    def together(self, frames: Sequence[ArgumentFrame], shares: Sequence[Morsels]) -> list[Progress] | None:
         """Process morsels with one thread per frame: thread i starts with the i-th list, then steals from others."""
         return self.code.through(frames, shares) if HAS_THREADS else None
 

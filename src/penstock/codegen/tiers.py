@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from weakref import ref
 
 from penstock.codegen.cache import KernelCache
-from penstock.codegen.morsel_scheduler import HAS_THREADS, Frame
+from penstock.codegen.morsel_scheduler import HAS_THREADS, ArgumentFrame
 from penstock.codegen.native import Argument, Arguments, Code, compile_kernel, compile_object
 from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.loop.morsels import Morsels, Progress
@@ -96,7 +96,7 @@ class TieredKernel:
         self._spend(self._clock() - started)
         return result
 
-    def frame(self, values: Mapping[str, Argument]) -> Frame:
+    def frame(self, values: Mapping[str, Argument]) -> ArgumentFrame:
         """Lay out the arguments of the kernel; the layout is the same at both levels."""
         return self._arguments.frame(values)
 
@@ -114,7 +114,7 @@ class TieredKernel:
         self._spend(self._clock() - started)
         return reached
 
-    def over(self, frame: Frame, shares: Morsels) -> Progress:
+    def over(self, frame: ArgumentFrame, shares: Morsels) -> Progress:
         """Process morsels; only `TRIAL` of them until FULL code exists or is being compiled."""
         code = self._code()
         if self._settled:
@@ -124,7 +124,7 @@ class TieredKernel:
         self._spend(self._clock() - started)
         return progress
 
-    def together(self, frames: Sequence[Frame], shares: Sequence[Morsels]) -> list[Progress] | None:
+    def together(self, frames: Sequence[ArgumentFrame], shares: Sequence[Morsels]) -> list[Progress] | None:
         """Process morsels on several threads; None until FULL code exists or is being compiled."""
         code = self._code()
         return code.through(frames, shares) if self._settled and HAS_THREADS else None

@@ -8,7 +8,7 @@ No fast-math flag is ever set, so floats have the semantics of `interpret.py` on
 
 from __future__ import annotations
 
-from penstock.codegen.names import Names
+from penstock.codegen.names import NameCounter
 from penstock.loop.nodes import (
     BOOL,
     COMPARISON,
@@ -78,7 +78,7 @@ class ValueWriter:
     the statement).
     """
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: NameCounter) -> None:
         self.names = names
         self.lines: list[str] = []
         self.declarations: set[str] = set()

@@ -19,7 +19,7 @@ from penstock.ir.show import show as show_ir
 from penstock.loop.nodes import Kernel, Type
 from penstock.loop.show import show as show_loop
 from penstock.operators.pane_aggregate.build import window_of
-from penstock.operators.pane_aggregate.kernels.window import Window
+from penstock.operators.pane_aggregate.kernels.window import WindowInputs
 from penstock.physical import nodes as ph
 from penstock.physical.choose_strategy import described, possible
 from penstock.physical.show import show as show_physical
@@ -171,7 +171,7 @@ def _pane_reasons(op: ph.PaneAggregate, given: ph.Node, algorithms: Sequence[str
     ]
 
 
-def _panes(window: Window) -> str:
+def _panes(window: WindowInputs) -> str:
     if window.carried:
         return "those that rows carry; a pane is the end of one"
     cut, every = window.panes.cut, window.panes.every
@@ -185,7 +185,7 @@ def _panes(window: Window) -> str:
     return f"{several}, a slide of {slide} being cut in two, {parts}, where others end"
 
 
-def _pane_memory(window: Window) -> str:
+def _pane_memory(window: WindowInputs) -> str:
     """Bound a run's memory: the states of open windows' panes, and the scratch memory of emission."""
     cell = sum(
         _bytes(state.type) for monoid in window.monoids(frozenset(), wide=False) for state in monoid.states
@@ -203,7 +203,7 @@ def _pane_memory(window: Window) -> str:
     )
 
 
-def _saved(window: Window) -> str:
+def _saved(window: WindowInputs) -> str:
     """Bound the size of a run's saved state in canonical form."""
     return f"panes of open windows x keys x {_saved_cell(window)} bytes, and texts as long as they are"
 
@@ -215,7 +215,7 @@ def saved_cell(plan: ph.Plan, name: str) -> int:
     return _saved_cell(window_of(node.op, *plan.inputs_of(node)))
 
 
-def _saved_cell(window: Window) -> int:
+def _saved_cell(window: WindowInputs) -> int:
     """Return the bytes of a pane number, key values, and the most general states: 128-bit sums, null flags."""
     general = frozenset(window.source.names)
     states = [state.type for monoid in window.monoids(general, wide=True) for state in monoid.states]

@@ -98,7 +98,7 @@ def _added(key: tuple[object, ...], made: Any) -> Any:
         _forget(entry)  # collected, and its callback has not run yet
 
 
-class Node(metaclass=Interning):
+class InternedNode(metaclass=Interning):
     """The base of frozen dataclasses that are interned; declare them with `eq=False`.
 
     `facts` caches what is derived from the node, such as its type or schema. Copying and unpickling intern, too.

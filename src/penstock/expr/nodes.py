@@ -23,7 +23,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from penstock.expr import interning
-from penstock.expr.interning import Node
+from penstock.expr.interning import InternedNode
 from penstock.types.arrow import require_name
 
 T = TypeVar("T")
@@ -52,32 +52,32 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Call(Node):
+class Call(InternedNode):
     function: str
     args: tuple[Expr, ...]
     options: Options = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cast(Node):
+class Cast(InternedNode):
     arg: Expr
     type: pa.DataType
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Case(Node):
+class Case(InternedNode):
     branches: tuple[tuple[Expr, Expr], ...]
     otherwise: Expr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class IsIn(Node):
+class IsIn(InternedNode):
     arg: Expr
     values: tuple[Literal, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Aggregate(Node):
+class Aggregate(InternedNode):
     function: str
     args: tuple[Expr, ...]
     where: Expr | None = None
@@ -122,7 +122,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 def composites(expr: Expr) -> list[Composite]:
     """List the direct subexpressions that are neither columns nor constants."""
-    return [child for child in children(expr) if isinstance(child, Node)]
+    return [child for child in children(expr) if isinstance(child, InternedNode)]
 
 
 def with_children(expr: Expr, new: tuple[Expr, ...]) -> Expr:
@@ -151,7 +151,7 @@ def ordered(*exprs: Expr) -> list[Expr]:
 
 def fold(expr: Expr, rule: Callable[[Expr, tuple[T, ...]], T]) -> T:
     """Compute a value for every distinct node once, from the values of its children."""
-    if not isinstance(expr, Node):
+    if not isinstance(expr, InternedNode):
         return rule(expr, ())
     made: dict[int, T] = {}
     for node in ordered(expr):
@@ -201,7 +201,7 @@ def occurrences(*exprs: Expr) -> list[tuple[Expr, int]]:
 
 def depth(expr: Expr) -> int:
     """Count the nodes on the longest path down an expression."""
-    if not isinstance(expr, Node):
+    if not isinstance(expr, InternedNode):
         return 1
     if "depth" not in expr.facts:
         for node in interning.ordered(

@@ -38,16 +38,16 @@ class JoinSide:
     samples: list[Sample]
 
     @cached_property
-    def timed(self) -> list[Timed]:
+    def timed(self) -> list[TimedSample]:
         """The samples in order of time."""
         time = self.object.time
         found = [(at, sample) for sample in self.samples if (at := time_at(sample.row, time)) is not None]
         found.sort(key=lambda entry: (entry[0], entry[1].rank))
-        return [Timed(place, at, sample) for place, (at, sample) in enumerate(found)]
+        return [TimedSample(place, at, sample) for place, (at, sample) in enumerate(found)]
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedSample:
     """A sample, its time, and its position among the timed samples of its side."""
 
     place: int
@@ -56,12 +56,12 @@ class Timed:
 
 
 @dataclass(frozen=True)
-class Found:
+class JoinResult:
     """One result: one or two samples, and its sort key among the results."""
 
     order: Rank
-    left: Timed | None
-    right: Timed | None
+    left: TimedSample | None
+    right: TimedSample | None
     window: WindowBounds | None = None
 
 
@@ -73,7 +73,7 @@ def joined(this: Object, body: Joined, left: JoinSide, right: JoinSide) -> list[
         case Join():
             return _results(this, body, left, right, _found(this, body, left, right))
         case Asof():
-            rows = [Found((row.place,), row, _nearest(body, row, right)) for row in left.timed]
+            rows = [JoinResult((row.place,), row, _nearest(body, row, right)) for row in left.timed]
             return _results(this, body, left, right, rows)
         case RollingJoin():
             return _rolling(body, left, right)
@@ -110,7 +110,7 @@ def _sided(left: Row, right: Row) -> Row:
     }
 
 
-def _found(this: Object, body: Join, left: JoinSide, right: JoinSide) -> list[Found]:
+def _found(this: Object, body: Join, left: JoinSide, right: JoinSide) -> list[JoinResult]:
     match = _matching(this, body, left, right)
     if isinstance(body.pairing, InWindow):
         equality = list(_in_windows(body, body.pairing, left, right))
@@ -129,8 +129,8 @@ class _Equality:
     """The left and right samples of one window, or of the whole stream."""
 
     window: WindowBounds | None
-    left: list[Timed]
-    right: list[Timed]
+    left: list[TimedSample]
+    right: list[TimedSample]
 
     def matched(self, match: Callable[[Row, Row], bool], pairing: object) -> _Met:
         pairs = [
@@ -142,7 +142,7 @@ class _Equality:
         return self.window, self.left, self.right, pairs
 
 
-_Met = tuple[WindowBounds | None, list[Timed], list[Timed], list[tuple[Timed, Timed]]]
+_Met = tuple[WindowBounds | None, list[TimedSample], list[TimedSample], list[tuple[TimedSample, TimedSample]]]
 
 
 def _near(pairing: object, left: int, right: int) -> bool:
@@ -172,11 +172,11 @@ class _Tagged:
     """A sample and its side; `row` supplies the bounds of a carried window."""
 
     side: int
-    timed: Timed
+    timed: TimedSample
     row: Row
 
 
-def _both(left: JoinSide, right: JoinSide, on: Keys) -> Iterator[tuple[int, Timed, list[str]]]:
+def _both(left: JoinSide, right: JoinSide, on: Keys) -> Iterator[tuple[int, TimedSample, list[str]]]:
     for row in left.timed:
         yield 0, row, [one for one, _ in on]
     for row in right.timed:
@@ -187,7 +187,7 @@ def _with_common_ends(pairing: InWindow, left: JoinSide, right: JoinSide) -> Ite
     """Pair windows of different grids that end at the same time; the result takes the earlier start."""
     one, other = pairing.left, pairing.right
     assert isinstance(one, TimeWindow) and isinstance(other, TimeWindow)
-    ends: dict[int, tuple[list[Timed], list[Timed]]] = {}
+    ends: dict[int, tuple[list[TimedSample], list[TimedSample]]] = {}
     for side, (domain, timed) in enumerate(((one, left.timed), (other, right.timed))):
         for window, rows in windows_of(domain, {(): [(row.time, row) for row in timed]})[()]:
             ends.setdefault(window[1], ([], []))[side].extend(row for _, row in rows)
@@ -199,15 +199,15 @@ def _with_common_ends(pairing: InWindow, left: JoinSide, right: JoinSide) -> Ite
 # --- results and their order ------------------------------------------------------------------------
 
 
-def _pair(body: Join, window: WindowBounds | None, one: Timed, other: Timed) -> Found:
+def _pair(body: Join, window: WindowBounds | None, one: TimedSample, other: TimedSample) -> JoinResult:
     if window is not None:
-        return Found((window[1], window[0], 0, one.place, other.place), one, other, window)
+        return JoinResult((window[1], window[0], 0, one.place, other.place), one, other, window)
     if other.time >= one.time:
-        return Found((other.time, 1, other.place, one.place), one, other)
-    return Found((one.time, 0, one.place, other.place), one, other)
+        return JoinResult((other.time, 1, other.place, one.place), one, other)
+    return JoinResult((one.time, 0, one.place, other.place), one, other)
 
 
-def _alone(body: Join, met: Iterable[_Met]) -> Iterator[Found]:
+def _alone(body: Join, met: Iterable[_Met]) -> Iterator[JoinResult]:
     """List the unmatched samples, once per window without a match."""
     for window, left, right, pairs in met:
         partners = {id(row) for pair in pairs for row in pair}
@@ -216,28 +216,28 @@ def _alone(body: Join, met: Iterable[_Met]) -> Iterator[Found]:
                 yield from (_single(body, window, side, row) for row in rows if id(row) not in partners)
 
 
-def _single(body: Join, window: WindowBounds | None, side: int, row: Timed) -> Found:
+def _single(body: Join, window: WindowBounds | None, side: int, row: TimedSample) -> JoinResult:
     left, right = (row, None) if side == 0 else (None, row)
     if window is not None:
-        return Found((window[1], window[0], side, row.place, 0), left, right, window)
+        return JoinResult((window[1], window[0], side, row.place, 0), left, right, window)
     assert isinstance(body.pairing, Within)
     wait = max(body.pairing.hi, 0) if side == 0 else max(-body.pairing.lo, 0)
-    return Found((row.time + wait, 2 + side, row.place, 0), left, right)
+    return JoinResult((row.time + wait, 2 + side, row.place, 0), left, right)
 
 
-def _chosen(body: Join, met: list[_Met]) -> list[Found]:
+def _chosen(body: Join, met: list[_Met]) -> list[JoinResult]:
     """Return the left samples with a match anywhere (semi), or those in a window without any match (anti).
 
     A sample is emitted when the last window that holds it is complete.
     """
-    last: dict[int, tuple[WindowBounds, Timed]] = {}
+    last: dict[int, tuple[WindowBounds, TimedSample]] = {}
     for window, left, _, _ in met:
         for row in left:
             ends = (window or (0, 0))[::-1]
             last[row.place] = max(last.get(row.place, (ends, row)), (ends, row), key=lambda known: known[0])
     partnered = {one.place for _, _, _, pairs in met for one, _ in pairs}
     found = [
-        Found((*ends, place), row, None)
+        JoinResult((*ends, place), row, None)
         for place, (ends, row) in last.items()
         if (place in partnered) == (body.how == "semi")
     ]
@@ -245,14 +245,14 @@ def _chosen(body: Join, met: list[_Met]) -> list[Found]:
 
 
 def _results(
-    this: Object, body: Join | Asof, left: JoinSide, right: JoinSide, found: Iterable[Found]
+    this: Object, body: Join | Asof, left: JoinSide, right: JoinSide, found: Iterable[JoinResult]
 ) -> list[Sample]:
     fields = record(body.fields, pair_scope(this.time, left.object.schema, right.object.schema))
     rows = (fields(_row(body.on, left.object, right.object, pair)) for pair in found)
     return [Sample(row, ((), place)) for place, row in enumerate(rows)]
 
 
-def _row(on: Keys, left: Object, right: Object, found: Found) -> Row:
+def _row(on: Keys, left: Object, right: Object, found: JoinResult) -> Row:
     """Combine a pair into one row: a missing side is null, but a missing left side takes the right side's keys."""
     one = found.left.sample.row if found.left else dict.fromkeys(left.schema.names)
     other = found.right.sample.row if found.right else dict.fromkeys(right.schema.names)
@@ -281,21 +281,21 @@ def _looked_up(this: Object, body: Join, left: JoinSide, right: JoinSide, table:
         elif not pairs and body.how != "inner":
             pairs = [(sample, None) if table else (None, sample)]
         for place, (one, other) in enumerate(pairs):
-            found = Found((), _timed(one), _timed(other))
+            found = JoinResult((), _timed(one), _timed(other))
             made.append(
                 Sample(fields(_row(body.on, left.object, right.object, found)), (*sample.rank, place))
             )
     return made
 
 
-def _timed(sample: Sample | None) -> Timed | None:
-    return None if sample is None else Timed(0, 0, sample)
+def _timed(sample: Sample | None) -> TimedSample | None:
+    return None if sample is None else TimedSample(0, 0, sample)
 
 
-def _nearest(body: Asof, one: Timed, right: JoinSide) -> Timed | None:
+def _nearest(body: Asof, one: TimedSample, right: JoinSide) -> TimedSample | None:
     """Return the right sample nearest in time; of several, the last in order."""
     key = _key(one.sample.row, [name for name, _ in body.on])
-    best: Timed | None = None
+    best: TimedSample | None = None
     for row in right.timed:
         apart = row.time - one.time
         if key is None or key != _key(row.sample.row, [name for _, name in body.on]):

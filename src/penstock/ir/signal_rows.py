@@ -12,22 +12,22 @@ from penstock.ir.order import Rank, canonical, ordering
 from penstock.ir.rows import Row
 from penstock.ir.samples import time_at
 from penstock.ir.signals import nodes as temporal
-from penstock.ir.signals.interpret import Sample, intervals
+from penstock.ir.signals.interpret import SignalSample, intervals
 from penstock.types.time import Time
 
 Origin = tuple[pa.Schema, Time]  # the columns of a source and the time of its rows
 # The samples of one key, by the name of the Sampled object.
-Taken = dict[str, list[Sample]]
+Taken = dict[str, list[SignalSample]]
 
 
-class Timed(Protocol):
+class TimedRow(Protocol):
     """A row of a source."""
 
     @property
     def row(self) -> Row: ...
 
 
-def signal_rows(program: temporal.Program, sources: Sequence[tuple[Sequence[Timed], Origin]]) -> list[Row]:
+def signal_rows(program: temporal.Program, sources: Sequence[tuple[Sequence[TimedRow], Origin]]) -> list[Row]:
     """List the intervals of all keys by start, then key; `sources` are in order of time."""
     keys: dict[Rank, Row] = {}
     taken: dict[Rank, Taken] = {}
@@ -47,7 +47,9 @@ def signal_rows(program: temporal.Program, sources: Sequence[tuple[Sequence[Time
     return [row for _, _, row in sorted(found, key=lambda entry: entry[:2])]
 
 
-def _samples(body: temporal.Sampled, rows: Sequence[Timed], origin: Origin) -> list[tuple[Sample, Row]]:
+def _samples(
+    body: temporal.Sampled, rows: Sequence[TimedRow], origin: Origin
+) -> list[tuple[SignalSample, Row]]:
     schema, time = origin
     values = {field.name: evaluator(field.expr, schema) for field in body.fields}
     found = []
@@ -59,6 +61,6 @@ def _samples(body: temporal.Sampled, rows: Sequence[Timed], origin: Origin) -> l
                 continue  # an empty interval
             value = {name: compute(record.row, ()) for name, compute in values.items()}
             found.append(
-                (Sample(at, until, value), {name: canonical(record.row[name]) for name in body.keys})
+                (SignalSample(at, until, value), {name: canonical(record.row[name]) for name in body.keys})
             )
     return found

@@ -45,7 +45,7 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OutputColumn:
     """The parameters of a computed column: its values, and its validity bytes (None: no nulls).
 
     `text` names the column whose interned codes the values are.

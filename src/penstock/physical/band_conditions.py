@@ -26,7 +26,7 @@ _FLIPPED = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge", "eq": "eq"}
 
 
 @dataclass(frozen=True)
-class Bound:
+class BandBound:
     """`right`, monotonic in a right column, does not exceed `left`; each reads columns of one side."""
 
     right: ex.Expr
@@ -38,8 +38,8 @@ class Band:
     """The bounds of one right column: it reaches all of `lower` and exceeds none of `upper`."""
 
     column: str
-    lower: tuple[Bound, ...] = ()
-    upper: tuple[Bound, ...] = ()
+    lower: tuple[BandBound, ...] = ()
+    upper: tuple[BandBound, ...] = ()
 
     @property
     def sides(self) -> int:
@@ -86,13 +86,13 @@ def _is_finite(value: object) -> bool:
     return value is not None and not (isinstance(value, float) and not math.isfinite(value))
 
 
-def _bound(one: ex.Expr, other: ex.Expr, sides: tuple[pa.Schema, pa.Schema]) -> Bound | None:
+def _bound(one: ex.Expr, other: ex.Expr, sides: tuple[pa.Schema, pa.Schema]) -> BandBound | None:
     """A comparison of right columns with left ones, if their types are comparable."""
     right, left = _over(one, 1), _over(other, 0)
     if right is None or left is None:
         return None
     alike = _alike(type_of(left, sides[0]), type_of(right, sides[1]))
-    return Bound(right, left) if alike else None
+    return BandBound(right, left) if alike else None
 
 
 def _over(expr: ex.Expr, side: int) -> ex.Expr | None:

@@ -22,8 +22,7 @@ from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.physical import choose_join, choose_signals, choose_window, watermark_rules
 from penstock.physical import nodes as ph
-from penstock.physical.choose_algorithm import Choice as AlgorithmChoice
-from penstock.physical.choose_algorithm import choices, preferred
+from penstock.physical.choose_algorithm import AlgorithmChoice, choices, preferred
 from penstock.physical.choose_states import STATES, keyed_states, may_hold_states
 from penstock.physical.settings import POSITIONAL_SIGNALS, Settings
 from penstock.physical.split_filters import SplitFilter, split_filter

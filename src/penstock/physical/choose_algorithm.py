@@ -35,7 +35,7 @@ FEW_PANES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class AlgorithmChoice:
     """The algorithm of one reduction, the way of its object, and the reason as text."""
 
     algorithm: str
@@ -43,12 +43,12 @@ class Choice:
     reason: str
 
 
-def choices(program: Program, force: str | None = None) -> dict[str, tuple[Choice, ...]]:
+def choices(program: Program, force: str | None = None) -> dict[str, tuple[AlgorithmChoice, ...]]:
     """Choose the algorithm of every reduction of every windowed object, by the object's name.
 
     `force` names an algorithm to use wherever it is applicable.
     """
-    found: dict[str, tuple[Choice, ...]] = {}
+    found: dict[str, tuple[AlgorithmChoice, ...]] = {}
     for obj in program.objects:
         match obj.body:
             case Reduce() | Attach() | Lookback() as body:
@@ -59,7 +59,7 @@ def choices(program: Program, force: str | None = None) -> dict[str, tuple[Choic
     return found
 
 
-def _chosen(body: Windowed, program: Program, force: str | None) -> tuple[Choice, ...]:
+def _chosen(body: Windowed, program: Program, force: str | None) -> tuple[AlgorithmChoice, ...]:
     schema = program[body.source].schema
     facts = [ReductionFacts(reduction, schema) for reduction in body.reductions]
     if isinstance(body, Reduce) and in_panes(body, program):
@@ -78,10 +78,10 @@ def preferred(domain: Window, force: str | None = None) -> str:
     return force or (RECOMPUTE if panes <= FEW_PANES else SUBTRACT)
 
 
-def _in_panes(facts: ReductionFacts, domain: Window, force: str | None) -> Choice:
+def _in_panes(facts: ReductionFacts, domain: Window, force: str | None) -> AlgorithmChoice:
     panes, wanted = panes_per_window(domain), preferred(domain, force)
     if wanted == ONE_PANE:
-        return Choice(ONE_PANE, "panes", "each window is one pane, read where it lies")
+        return AlgorithmChoice(ONE_PANE, "panes", "each window is one pane, read where it lies")
     if wanted == SUBTRACT:
         obstacle = (
             "a custom aggregate removes rows, and panes are states"
@@ -90,57 +90,61 @@ def _in_panes(facts: ReductionFacts, domain: Window, force: str | None) -> Choic
         )
         return _subtracted(facts, "panes", obstacle, force)
     if force is not None:
-        return Choice(force, "panes", "asked for")
-    return Choice(RECOMPUTE, "panes", f"a window has {panes} panes only, soon merged anew")
+        return AlgorithmChoice(force, "panes", "asked for")
+    return AlgorithmChoice(RECOMPUTE, "panes", f"a window has {panes} panes only, soon merged anew")
 
 
-def over_samples(facts: ReductionFacts, force: str | None = None) -> Choice:
+def over_samples(facts: ReductionFacts, force: str | None = None) -> AlgorithmChoice:
     """Choose the algorithm of a reduction over the samples of a signal, whose spans overlap like look-backs."""
     return _over_partitions(facts, Lookback("", (), (), (), ()), force)
 
 
-def _over_partitions(facts: ReductionFacts, body: Windowed | RollingJoin, force: str | None) -> Choice:
+def _over_partitions(
+    facts: ReductionFacts, body: Windowed | RollingJoin, force: str | None
+) -> AlgorithmChoice:
     if facts.is_ends:
-        return Choice(FRAME_ENDS, "partitions", "the places of a window's first and last row tell it")
+        return AlgorithmChoice(
+            FRAME_ENDS, "partitions", "the places of a window's first and last row tell it"
+        )
     if not facts.algebra.commutative and facts.algebra.holistic:
-        return Choice(
+        return AlgorithmChoice(
             RECOMPUTE, "partitions", "the result is all values of a window" + _instead(force, RECOMPUTE)
         )
     if facts.algebra.holistic:
         reason = f"{facts.name} needs the values of a window in order"
-        return Choice(ORDER_STATISTICS, "partitions", reason + _instead(force, ORDER_STATISTICS))
+        return AlgorithmChoice(ORDER_STATISTICS, "partitions", reason + _instead(force, ORDER_STATISTICS))
     if force is None and regular(body) and facts.algebra.associative:
         shared = "neighbours share panes" if overlaps(body) else "each row is read once"
         reason = f"windows of rows without keys lie at regular places: nothing is looked up, {shared}"
-        return Choice(COUNT_SLIDE, "partitions", reason)
+        return AlgorithmChoice(COUNT_SLIDE, "partitions", reason)
     if force is None and not overlaps(body):
-        return Choice(RECOMPUTE, "partitions", "windows do not overlap: each row is read once")
+        return AlgorithmChoice(RECOMPUTE, "partitions", "windows do not overlap: each row is read once")
     if force == RECOMPUTE:
-        return Choice(RECOMPUTE, "partitions", "asked for")
+        return AlgorithmChoice(RECOMPUTE, "partitions", "asked for")
     return _slid(facts, force)
 
 
-def _slid(facts: ReductionFacts, force: str | None) -> Choice:
+def _slid(facts: ReductionFacts, force: str | None) -> AlgorithmChoice:
     obstacle = _obstacle(facts)
     if force != TWO_STACKS and obstacle is None:
         return _subtracted(facts, "partitions", None, force)
     if not facts.algebra.associative:
         reason = f"{facts.name} has no merge: its state comes from rows in order"
-        return Choice(RECOMPUTE, "partitions", reason + _instead(force, RECOMPUTE))
+        return AlgorithmChoice(RECOMPUTE, "partitions", reason + _instead(force, RECOMPUTE))
     if force == TWO_STACKS:
-        return Choice(TWO_STACKS, "partitions", "asked for")
+        return AlgorithmChoice(TWO_STACKS, "partitions", "asked for")
     if force is None and facts.has_prefixes:
         reason = f"{facts.name} of floats is the difference of two compensated prefixes, by two stacks where values differ too much in size"
-        return Choice(PREFIX_SUMS, "partitions", reason)
+        return AlgorithmChoice(PREFIX_SUMS, "partitions", reason)
     return _subtracted(facts, "partitions", obstacle, force)
 
 
-def _subtracted(facts: ReductionFacts, way: str, obstacle: str | None, force: str | None) -> Choice:
+def _subtracted(facts: ReductionFacts, way: str, obstacle: str | None, force: str | None) -> AlgorithmChoice:
     """Choose subtract-on-evict, or two-stacks if there is an obstacle."""
     if obstacle is None:
         reason = "asked for" if force == SUBTRACT else f"{facts.name} takes out again exactly what left"
-        return Choice(SUBTRACT, way, reason)
-    return Choice(TWO_STACKS, way, obstacle + _instead(force, TWO_STACKS))
+        return AlgorithmChoice(SUBTRACT, way, reason)
+    return AlgorithmChoice(TWO_STACKS, way, obstacle + _instead(force, TWO_STACKS))
 
 
 def _obstacle(facts: ReductionFacts) -> str | None:

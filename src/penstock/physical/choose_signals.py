@@ -8,7 +8,7 @@ from penstock.expr.aggregates import AGGREGATES
 from penstock.ir import nodes as ir
 from penstock.ir.signals import nodes as temporal
 from penstock.physical import nodes as ph
-from penstock.physical.choose_algorithm import Choice, over_samples
+from penstock.physical.choose_algorithm import AlgorithmChoice, over_samples
 
 
 def reductions_of(this: temporal.Object) -> tuple[temporal.WindowReduction, ...]:
@@ -26,7 +26,7 @@ def reductions_of(this: temporal.Object) -> tuple[temporal.WindowReduction, ...]
             return ()
 
 
-def algorithms(program: temporal.Program, force: str | None) -> tuple[tuple[Choice, ...], ...]:
+def algorithms(program: temporal.Program, force: str | None) -> tuple[tuple[AlgorithmChoice, ...], ...]:
     """Choose the algorithm of each reduction of each object; `force` names one to use wherever it is applicable."""
     return tuple(
         tuple(_chosen(reduction, program, force) for reduction in reductions_of(this))
@@ -34,13 +34,13 @@ def algorithms(program: temporal.Program, force: str | None) -> tuple[tuple[Choi
     )
 
 
-def _chosen(over: temporal.WindowReduction, program: temporal.Program, force: str | None) -> Choice:
+def _chosen(over: temporal.WindowReduction, program: temporal.Program, force: str | None) -> AlgorithmChoice:
     reduction = ir.Reduction(over.function, over.args, over.where, over.options)
     return over_samples(ReductionFacts(reduction, program[over.source].schema), force)
 
 
 def evaluation(
-    program: temporal.Program, obstacle: str | None, chosen: tuple[tuple[Choice, ...], ...]
+    program: temporal.Program, obstacle: str | None, chosen: tuple[tuple[AlgorithmChoice, ...], ...]
 ) -> tuple[ph.Choice, ...]:
     """List the choices of a node; `obstacle` says why the program is not evaluated by position."""
     if obstacle is None:

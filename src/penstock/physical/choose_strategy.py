@@ -78,7 +78,7 @@ class Possible:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class DataFacts:
     """Statistics of the data: whether all of it is in files, and how many rows slices would read.
 
     `read_again` is the ratio of rows read by slices to rows present; None if times are not known. `uneven` is the
@@ -92,7 +92,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class StrategyChoice:
     strategy: str
     reason: str
 
@@ -109,19 +109,19 @@ def possible(program: ir.Program) -> Possible:
     )
 
 
-def choose(found: Possible, facts: Facts, force: str | None = None) -> Choice:
+def choose(found: Possible, facts: DataFacts, force: str | None = None) -> StrategyChoice:
     """Choose the strategy, or check that the forced one is applicable."""
     if force is not None:
         return _forced(found, facts, force)
     if found.rows:
-        return Choice(SLICES, "rows are looked at one by one: any cut will do")
+        return StrategyChoice(SLICES, "rows are looked at one by one: any cut will do")
     if facts.tasks == 1:
-        return Choice(ONE, "there is work for one task only")
+        return StrategyChoice(ONE, "there is work for one task only")
     why_not = {strategy: _obstacle(found, facts, strategy) for strategy in (SLICES, FRAGMENTS, KEYS)}
     for strategy, obstacle in why_not.items():
         if obstacle is None:
-            return Choice(strategy, _reason(found, facts, strategy, why_not))
-    return Choice(ONE, "; ".join(f"no {name}: {why}" for name, why in why_not.items()))
+            return StrategyChoice(strategy, _reason(found, facts, strategy, why_not))
+    return StrategyChoice(ONE, "; ".join(f"no {name}: {why}" for name, why in why_not.items()))
 
 
 def pane_obstacle(found: Possible) -> str | None:
@@ -165,16 +165,16 @@ def _names(windows: tuple[str, ...] | str) -> str:
     return ", ".join(f"~{name}" for name in windows)
 
 
-def _forced(found: Possible, facts: Facts, force: str) -> Choice:
+def _forced(found: Possible, facts: DataFacts, force: str) -> StrategyChoice:
     if force not in STRATEGIES:
         raise EngineError(f"there is no strategy {force!r}; there are {', '.join(map(repr, STRATEGIES))}")
     obstacle = found.obstacle(force) or _unfit(found, facts, force)
     if obstacle is not None and not (force == SLICES and found.rows):
         raise EngineError(f"this query cannot run in {force}: {obstacle}")
-    return Choice(force, "asked for")
+    return StrategyChoice(force, "asked for")
 
 
-def _obstacle(found: Possible, facts: Facts, strategy: str) -> str | None:
+def _obstacle(found: Possible, facts: DataFacts, strategy: str) -> str | None:
     """Return why a strategy is not chosen: not applicable, or too expensive."""
     obstacle = found.obstacle(strategy) or _unfit(found, facts, strategy)
     if obstacle is not None or strategy != SLICES:
@@ -187,7 +187,7 @@ def _obstacle(found: Possible, facts: Facts, strategy: str) -> str | None:
     return None
 
 
-def _unfit(found: Possible, facts: Facts, strategy: str) -> str | None:
+def _unfit(found: Possible, facts: DataFacts, strategy: str) -> str | None:
     """Return what the data lacks for a strategy."""
     if strategy == SLICES and not facts.files:
         return "a DataFrame does not tell where times lie"
@@ -198,7 +198,7 @@ def _unfit(found: Possible, facts: Facts, strategy: str) -> str | None:
     return None
 
 
-def _reason(found: Possible, facts: Facts, strategy: str, why_not: Mapping[str, str | None]) -> str:
+def _reason(found: Possible, facts: DataFacts, strategy: str, why_not: Mapping[str, str | None]) -> str:
     match strategy:
         case "slices":
             again = f"{facts.read_again:.2f} times the rows are read"

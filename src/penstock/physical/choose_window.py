@@ -10,7 +10,7 @@ from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
 from penstock.ir.scope import result_type
 from penstock.loop.machine import is_text
-from penstock.physical.choose_algorithm import Choice as AlgorithmChoice
+from penstock.physical.choose_algorithm import AlgorithmChoice
 from penstock.physical.nodes import Assumption, Choice, Reduction, Rejected
 from penstock.types.arrow import kind_of
 from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow

@@ -32,7 +32,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from penstock.expr import interning
-from penstock.expr.interning import Node
+from penstock.expr.interning import InternedNode
 from penstock.expr.nodes import Expr, Field
 from penstock.ir.signals.nodes import Program
 from penstock.types.time import Time
@@ -69,7 +69,7 @@ class Edges:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source(Node):
+class Source(InternedNode):
     """A stream. `schema` omits an implied time column; `lateness` is in ticks."""
 
     _unhashed = 1  # the schema
@@ -91,13 +91,13 @@ class Source(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Filter(Node):
+class Filter(InternedNode):
     input: Plan
     predicate: Expr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Project(Node):
+class Project(InternedNode):
     """`fields` is the complete list of result columns, in order. `time` names the time column among them."""
 
     input: Plan
@@ -106,12 +106,12 @@ class Project(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Union(Node):
+class Union(InternedNode):
     inputs: tuple[Plan, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Distinct(Node):
+class Distinct(InternedNode):
     input: Plan
     subset: tuple[str, ...]
     keep: str = "first"
@@ -119,7 +119,7 @@ class Distinct(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Aggregate(Node):
+class Aggregate(InternedNode):
     input: Plan
     window: Window
     by: tuple[str, ...]
@@ -127,7 +127,7 @@ class Aggregate(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Attach(Node):
+class Attach(InternedNode):
     input: Plan
     window: Window
     by: tuple[str, ...]
@@ -135,7 +135,7 @@ class Attach(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lookback(Node):
+class Lookback(InternedNode):
     """`fields[i]` are computed over `spans[i]`. With `rows` all columns are kept, else the time and the keys."""
 
     input: Plan
@@ -146,7 +146,7 @@ class Lookback(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Apply(Node):
+class Apply(InternedNode):
     """`function` takes a table of one window's rows and returns a table of `schema`, of any length."""
 
     input: Plan
@@ -157,7 +157,7 @@ class Apply(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TopK(Node):
+class TopK(InternedNode):
     """`ties` is "first" (exactly k rows, earlier rows win) or "all" (rows equal to the k-th too)."""
 
     input: Plan
@@ -167,7 +167,7 @@ class TopK(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Intervals(Node):
+class Intervals(InternedNode):
     """The program names its inputs by number: "0", "1", …"""
 
     inputs: tuple[Plan, ...]
@@ -175,7 +175,7 @@ class Intervals(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table(Node):
+class Table(InternedNode):
     """Rows without time, complete before the first event."""
 
     _unhashed = 1  # the schema
@@ -185,7 +185,7 @@ class Table(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Join(Node):
+class Join(InternedNode):
     left: Plan
     right: Plan
     on: Keys
@@ -198,7 +198,7 @@ class Join(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AsofJoin(Node):
+class AsofJoin(InternedNode):
     """`tolerance` is the largest distance in ticks; `exact` lets rows of the same time match."""
 
     left: Plan
@@ -211,7 +211,7 @@ class AsofJoin(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RollingJoin(Node):
+class RollingJoin(InternedNode):
     """In `fields`, aggregates read columns of the right input, all other expressions those of the left."""
 
     left: Plan

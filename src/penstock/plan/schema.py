@@ -48,7 +48,7 @@ from penstock.types.windows import (
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class JoinInput:
     """One input of a join: its schema and its time."""
 
     schema: pa.Schema
@@ -56,7 +56,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class ResultColumn:
+class PairColumn:
     """A column of the result, and its name in the pair of rows."""
 
     name: str
@@ -64,7 +64,7 @@ class ResultColumn:
     type: pa.DataType
 
 
-def pair_schema(left: Side, right: Side) -> pa.Schema:
+def pair_schema(left: JoinInput, right: JoinInput) -> pa.Schema:
     """List the columns of a pair of rows: left.x, then right.y."""
     return pa.schema(
         [
@@ -74,7 +74,7 @@ def pair_schema(left: Side, right: Side) -> pa.Schema:
     )
 
 
-def join_schema(plan: Join | AsofJoin | RollingJoin, left: Side, right: Side) -> pa.Schema:
+def join_schema(plan: Join | AsofJoin | RollingJoin, left: JoinInput, right: JoinInput) -> pa.Schema:
     """Return the schema of a join's result."""
     if isinstance(plan, RollingJoin):
         # Aggregates are typed over right columns, the expressions around them over left columns.
@@ -85,21 +85,21 @@ def join_schema(plan: Join | AsofJoin | RollingJoin, left: Side, right: Side) ->
     return pa.schema([pa.field(column.name, column.type) for column in join_columns(plan, left, right)])
 
 
-def rolling_type(plan: RollingJoin, name: str, left: Side, right: Side) -> pa.DataType:
+def rolling_type(plan: RollingJoin, name: str, left: JoinInput, right: JoinInput) -> pa.DataType:
     """Return the type of a field of a rolling join."""
     expr = next(field.expr for field in plan.fields if field.name == name)
     outer, aggregates = split_aggregates(expr)
     return type_of(outer, left.schema, [type_of(aggregate, right.schema) for aggregate in aggregates])
 
 
-def join_columns(plan: Join | AsofJoin, left: Side, right: Side) -> list[ResultColumn]:
+def join_columns(plan: Join | AsofJoin, left: JoinInput, right: JoinInput) -> list[PairColumn]:
     """List the columns of a result: window bounds, keys, other left columns, right columns, and the later time."""
-    whole = [ResultColumn(field.name, left_column(field.name), field.type) for field in left.schema]
+    whole = [PairColumn(field.name, left_column(field.name), field.type) for field in left.schema]
     if isinstance(plan, AsofJoin):
         return [*whole, *_right_columns(plan, whole, right)]
     if plan.how in LEFT_ROW_KINDS:
         return whole
-    own = [ResultColumn(name, name, left.time.type) for name in _added(plan)]
+    own = [PairColumn(name, name, left.time.type) for name in _added(plan)]
     bounds, last = [column for column in own if column.name != JOIN_TIME], own[-1:] if own else []
     keys = [name for name, _ in plan.on]
     taken = {*keys, *(column.name for column in own)}
@@ -120,22 +120,22 @@ def _added(plan: Join) -> tuple[str, ...]:
             return (JOIN_TIME,)
 
 
-def _right_columns(plan: Join | AsofJoin, before: Sequence[ResultColumn], right: Side) -> list[ResultColumn]:
+def _right_columns(plan: Join | AsofJoin, before: Sequence[PairColumn], right: JoinInput) -> list[PairColumn]:
     """Name the right columns, appending the suffix until the name is unique."""
     keys = {name for _, name in plan.on}
     taken = {column.name for column in before}
-    found: list[ResultColumn] = []
+    found: list[PairColumn] = []
     for field in right.schema:
         if field.name not in keys:
             name = field.name
             while name in taken:
                 name += plan.suffix
             taken.add(name)
-            found.append(ResultColumn(name, right_column(field.name), field.type))
+            found.append(PairColumn(name, right_column(field.name), field.type))
     return found
 
 
-def join_time(plan: Join | AsofJoin | RollingJoin, left: Side, right: Side) -> Time:
+def join_time(plan: Join | AsofJoin | RollingJoin, left: JoinInput, right: JoinInput) -> Time:
     """Return the time of a join's result."""
     if not isinstance(plan, Join) or plan.how in LEFT_ROW_KINDS:
         return left.time.stored
@@ -144,7 +144,7 @@ def join_time(plan: Join | AsofJoin | RollingJoin, left: Side, right: Side) -> T
     return Time(JOIN_TIME, left.time.type, left.time.unit)
 
 
-def _right_time(plan: Join, left: Side, right: Side) -> Time:
+def _right_time(plan: Join, left: JoinInput, right: JoinInput) -> Time:
     """Return the right side's time under its column name in the result."""
     keys = {own: other for other, own in plan.on}
     wanted = (
@@ -249,9 +249,9 @@ def _time(plan: Plan) -> Time:
             return program.time
 
 
-def side_of(plan: Plan) -> Side:
+def side_of(plan: Plan) -> JoinInput:
     """Return an input's schema and time, for the join rules."""
-    return Side(schema_of(plan), time_of(plan))
+    return JoinInput(schema_of(plan), time_of(plan))
 
 
 def carries_window(plan: Plan) -> bool:

@@ -12,7 +12,7 @@ from penstock.errors import BindingError, StateError
 T = TypeVar("T")
 
 
-class Step:
+class GuardedStep:
     """Mark a query as halfway while a call changes it; only a call that returns its results clears the mark.
 
         with step:
@@ -52,7 +52,7 @@ class Step:
         return issubclass(kind, Exception) and self._mark is not None and self._mark() == self._began
 
 
-class SharedStep(Step):
+class SharedStep(GuardedStep):
     """A step for several threads: calls run one at a time. A nested call is refused."""
 
     __slots__ = ("_lock",)

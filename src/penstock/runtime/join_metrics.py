@@ -14,7 +14,7 @@ BUCKETS = 64
 FINEST = 1e-6  # seconds; bucket b holds latencies below FINEST * 2^(b / 2)
 
 
-class Seen(Protocol):
+class SeenStatistics(Protocol):
     """Statistics by name: all of them, or those that a tree has read."""
 
     def __getitem__(self, name: str, /) -> float:
@@ -22,11 +22,11 @@ class Seen(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenAlgorithm:
     """The algorithm that joined a window; if a tree chose it, the window's statistics and the path."""
 
     algorithm: str
-    seen: Seen | None = None
+    seen: SeenStatistics | None = None
     path: tuple[str, ...] = ()
 
 
@@ -90,11 +90,11 @@ class JoinReport:
     pairs: int = 0
     seconds: float = 0.0
     paths: dict[str, int] = field(default_factory=dict)
-    chosen: Chosen | None = None
+    chosen: ChosenAlgorithm | None = None
     progress: list[tuple[float, int]] = field(default_factory=list)
     buckets: np.ndarray = field(default_factory=lambda: np.zeros(BUCKETS, np.int64))
 
-    def add(self, chosen: Chosen, window: JoinMetrics, windows: int = 1) -> None:
+    def add(self, chosen: ChosenAlgorithm, window: JoinMetrics, windows: int = 1) -> None:
         """Add a complete window, or several that were joined in one call."""
         self.windows += windows
         self.rows += window.rows

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.loop.abi import Binding, Output, PaneScratch
+from penstock.loop.abi import Binding, OutputColumn, PaneScratch
 from penstock.loop.morsels import Morsels, Progress
 
 Call = Callable[[Mapping[str, Any]], int]  # arrays, addresses and numbers, by parameter name
@@ -84,7 +84,7 @@ class OutputCall:
     """A kernel that writes columns, and the bindings of its parameters."""
 
     call: KernelCall
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
     bindings: tuple[Binding, ...] = ()
     scratch: tuple[PaneScratch, ...] = ()
     written: tuple[
@@ -108,7 +108,7 @@ class ResultColumn:
 
 
 @dataclass(frozen=True)
-class Texts:
+class TextKernels:
     """Kernels that intern texts as codes: (large offsets, nullable) → kernel."""
 
     intern: Callable[[bool, bool], Call]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.runtime.join_metrics import JoinReport
 
 
-class Held(NamedTuple):
+class StateSize(NamedTuple):
     """The size of an operator's state, in the form in which it is saved."""
 
     rows: int
@@ -58,7 +58,7 @@ class Metrics:
     latency: Latency = field(default_factory=Latency, compare=False, repr=False)
     queue_rows: int = field(default=0, compare=False, repr=False)
     adaptations: list[Adaptation] = field(default_factory=list, compare=False, repr=False)
-    measure: Callable[[], dict[str, Held]] | None = field(default=None, compare=False, repr=False)
+    measure: Callable[[], dict[str, StateSize]] | None = field(default=None, compare=False, repr=False)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -70,7 +70,7 @@ class Metrics:
         return {column.name: getattr(self, column.name) for column in fields(self) if column.compare}
 
     @property
-    def held(self) -> dict[str, Held]:
+    def held(self) -> dict[str, StateSize]:
         """The rows and bytes of each operator's state; empty unless the query is open.
 
         >>> import penstock as pk

@@ -11,8 +11,8 @@ import pyarrow as pa
 from penstock.errors import BindingError, OverflowError, StateError
 from penstock.runtime.adapt.controller import USUAL, Policy
 from penstock.runtime.engine import Engine
-from penstock.runtime.guarded_step import Step
-from penstock.runtime.metrics import Held, Metrics
+from penstock.runtime.guarded_step import GuardedStep
+from penstock.runtime.metrics import Metrics, StateSize
 from penstock.runtime.source_stage import SourceStage
 from penstock.runtime.stage import END_OF_TIME, KernelOverflowError, Stage, TimedBatch
 from penstock.state.state_table import StateTable, read_scalars, require, scalars
@@ -74,7 +74,7 @@ class Session:
         self._stages = {spec.name: spec.make(context) for spec in pipeline.specs}
         self._results: list[pa.RecordBatch] = []
         self._finished = False
-        self.step = Step()
+        self.step = GuardedStep()
 
     def push(self, stream: str, *batches: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Push rows of a stream; return the results they complete."""
@@ -170,7 +170,7 @@ class Session:
             }
             return {**kept, METRICS: scalars(**self.metrics.counts)}
 
-    def held(self) -> dict[str, Held]:
+    def held(self) -> dict[str, StateSize]:
         """Measure the state of every stage, as it would be saved."""
         if self._finished:
             return {}
@@ -265,7 +265,7 @@ class Session:
         return results
 
 
-def _size_of(parts: Mapping[str, StateTable]) -> Held:
+def _size_of(parts: Mapping[str, StateTable]) -> StateSize:
     """Measure the tables of a stage; those without keys and ranks hold a few numbers."""
     tables = [part.table for part in parts.values() if part.keys or part.ranks]
-    return Held(sum(table.num_rows for table in tables), sum(table.nbytes for table in tables))
+    return StateSize(sum(table.num_rows for table in tables), sum(table.nbytes for table in tables))

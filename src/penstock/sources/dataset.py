@@ -21,7 +21,7 @@ from penstock.sources.fragment import Fragment
 from penstock.sources.malformed import Malformed
 from penstock.sources.parquet_footers import Footer
 from penstock.sources.partitions import constant, with_partitions
-from penstock.sources.paths import Found, Paths, find, format_of
+from penstock.sources.paths import FoundFile, Paths, find, format_of
 from penstock.sources.prefetch import read_ahead
 from penstock.sources.read_errors import reading
 from penstock.sources.stored_row_groups import CONNECTIONS
@@ -96,7 +96,7 @@ class Dataset:
 class Files:
     """Files of one format with one schema: the declared one, or that of the first file."""
 
-    found: tuple[Found, ...]
+    found: tuple[FoundFile, ...]
     format: str
     schema: pa.Schema
     access: Access = LOCAL
@@ -131,7 +131,7 @@ class Files:
         return self.dataset().batches(columns)
 
     def _row_groups(
-        self, found: Found, time: pa.Field | None, footers: Mapping[str, Footer]
+        self, found: FoundFile, time: pa.Field | None, footers: Mapping[str, Footer]
     ) -> list[Fragment]:
         metadata = (footers.get(found.path) or Footer(found.path, self.access)).get()
         stored = metadata.schema.to_arrow_schema()
@@ -139,7 +139,7 @@ class Files:
         return parquet_footers.row_groups(found, metadata, time, stored)
 
     def _whole_file(
-        self, found: Found, time: pa.Field | None, footers: Mapping[str, Footer]
+        self, found: FoundFile, time: pa.Field | None, footers: Mapping[str, Footer]
     ) -> list[Fragment]:
         size = size_of(found, self.access)
         if size == 0 and self.format in readers.TEXT:
@@ -147,7 +147,7 @@ class Files:
         self._check(found, readers.stored_schema(found.path, self.format, self.schema, self.access))
         return [Fragment(found.path, self.format, partition=found.partition, size=size)]
 
-    def _check(self, found: Found, stored: pa.Schema) -> None:
+    def _check(self, found: FoundFile, stored: pa.Schema) -> None:
         given = {name for name, _ in found.partition}
         inside = pa.schema([field for field in self.schema if field.name not in given])
         check(stored, inside, f"the file {found.path!r}")
@@ -163,7 +163,7 @@ def open_files(
     return Files(found, format, known, access)
 
 
-def _first_schema(found: Sequence[Found], format: str, access: Access) -> pa.Schema:
+def _first_schema(found: Sequence[FoundFile], format: str, access: Access) -> pa.Schema:
     """Return the schema of the first file that has one."""
     text = format in readers.TEXT
     filled = (file.path for file in found if not (text and _is_empty(file, access)))
@@ -175,18 +175,18 @@ def _first_schema(found: Sequence[Found], format: str, access: Access) -> pa.Sch
         raise SchemaMismatchError(f"the file {first!r} cannot be read: {error}") from None
 
 
-def _is_empty(found: Found, access: Access) -> bool:
+def _is_empty(found: FoundFile, access: Access) -> bool:
     return reading(found.path, lambda _: size_of(found, access) == 0, access)
 
 
-def size_of(found: Found, access: Access) -> int:
+def size_of(found: FoundFile, access: Access) -> int:
     """Return the size of a file."""
     if found.size is not None:
         return found.size
     return access.size(found.path) if access.reaches(found.path) else Path(found.path).stat().st_size
 
 
-def _check_partitions(found: Sequence[Found], schema: pa.Schema) -> None:
+def _check_partitions(found: Sequence[FoundFile], schema: pa.Schema) -> None:
     """Reject folder values that do not parse as the declared type."""
     seen: set[tuple[str, str | None]] = set()
     for file in found:

@@ -60,7 +60,7 @@ _TEXT = rb"(?:" + b"|".join(rb"\x%02x.{%d}" % (size, size) for size in range(_LO
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class LeafColumn:
     """A leaf column of the schema: its type, the width of a value in bytes, 0 if it varies, and its levels.
 
     Levels count the `repeated` and `optional` nodes on the path, including the leaf.
@@ -91,11 +91,11 @@ class Shapes:
 
 
 # Digests of valid footers: planning and reading check the same ones.
-_GOOD: dict[bytes, tuple[Leaf, ...]] = {}
+_GOOD: dict[bytes, tuple[LeafColumn, ...]] = {}
 _MOST_GOOD = 4096
 
 
-def checked_footer(data: bytes) -> tuple[Leaf, ...]:
+def checked_footer(data: bytes) -> tuple[LeafColumn, ...]:
     """Check a footer, unless it is known to be valid."""
     digest = blake2b(data, digest_size=16).digest()
     found = _GOOD.get(digest)
@@ -107,9 +107,9 @@ def checked_footer(data: bytes) -> tuple[Leaf, ...]:
     return found
 
 
-def check_footer(data: bytes) -> tuple[Leaf, ...]:
+def check_footer(data: bytes) -> tuple[LeafColumn, ...]:
     """Raise `DamagedError` if Arrow cannot safely process a footer; return the leaf columns of its schema."""
-    leaves: tuple[Leaf, ...] | None = None
+    leaves: tuple[LeafColumn, ...] | None = None
     seen: set[int] = set()
     kind, number, at = head(data, 0, 0)
     while kind:
@@ -131,7 +131,7 @@ def check_footer(data: bytes) -> tuple[Leaf, ...]:
 # --- the schema -----------------------------------------------------------------------------------------
 
 
-def _schema(data: bytes, at: int, kind: int) -> tuple[tuple[Leaf, ...], int]:
+def _schema(data: bytes, at: int, kind: int) -> tuple[tuple[LeafColumn, ...], int]:
     elements, at = value(data, at, kind, 1)
     if kind != LIST or not elements or not all(isinstance(item, dict) for item in elements):
         raise DamagedError("the schema is no list of columns")
@@ -166,19 +166,19 @@ def _count(element: Struct) -> int:
     return count
 
 
-def _leaf(element: Struct, repeated: int, optional: int) -> Leaf:
+def _leaf(element: Struct, repeated: int, optional: int) -> LeafColumn:
     kind, length = element.get(_TYPE), element.get(_LENGTH, 0)
     if kind == _FIXED and isinstance(length, int) and length > 0:
-        return Leaf(_FIXED, length, repeated, optional)
+        return LeafColumn(_FIXED, length, repeated, optional)
     if not isinstance(kind, int) or kind not in _WIDTHS:
         raise DamagedError("a column has no type that there is")
-    return Leaf(kind, _WIDTHS[kind], repeated, optional)
+    return LeafColumn(kind, _WIDTHS[kind], repeated, optional)
 
 
 # --- row groups -----------------------------------------------------------------------------------------
 
 
-def _row_groups(data: bytes, at: int, kind: int, leaves: Sequence[Leaf] | None) -> int:
+def _row_groups(data: bytes, at: int, kind: int, leaves: Sequence[LeafColumn] | None) -> int:
     elements, size, at = list_head(data, at)
     if kind != LIST or leaves is None or (size and elements != STRUCT):
         raise DamagedError("row groups do not follow the schema")
@@ -188,7 +188,7 @@ def _row_groups(data: bytes, at: int, kind: int, leaves: Sequence[Leaf] | None) 
     return at
 
 
-def _row_group(data: bytes, at: int, leaves: Sequence[Leaf], shapes: Sequence[Shapes]) -> int:
+def _row_group(data: bytes, at: int, leaves: Sequence[LeafColumn], shapes: Sequence[Shapes]) -> int:
     """Check a row group, and return the offset of its end."""
     seen: dict[int, int] = {}
     kind, number, at = head(data, at, 0)
@@ -206,7 +206,7 @@ def _row_group(data: bytes, at: int, leaves: Sequence[Leaf], shapes: Sequence[Sh
     return at
 
 
-def _chunks(data: bytes, at: int, leaves: Sequence[Leaf], shapes: Sequence[Shapes]) -> int:
+def _chunks(data: bytes, at: int, leaves: Sequence[LeafColumn], shapes: Sequence[Shapes]) -> int:
     kind, size, at = list_head(data, at)
     if size != len(leaves) or (size and kind != STRUCT):
         raise DamagedError("a row group has other columns than the schema")
@@ -220,7 +220,7 @@ def _chunks(data: bytes, at: int, leaves: Sequence[Leaf], shapes: Sequence[Shape
     return at
 
 
-def _chunk(data: bytes, at: int, leaf: Leaf, known: Shapes) -> int:
+def _chunk(data: bytes, at: int, leaf: LeafColumn, known: Shapes) -> int:
     """Check a column chunk field by field, and build its pattern."""
     found, end = struct(data, at, 3)
     about = found.get(_ABOUT)
@@ -238,7 +238,7 @@ def _chunk(data: bytes, at: int, leaf: Leaf, known: Shapes) -> int:
     return end
 
 
-def _check_statistics(reported: object, leaf: Leaf) -> None:
+def _check_statistics(reported: object, leaf: LeafColumn) -> None:
     if not isinstance(reported, dict):
         raise DamagedError("a column has no statistics where they should be")
     for bound in (reported[number] for number in _BOUNDS if number in reported):
@@ -246,7 +246,7 @@ def _check_statistics(reported: object, leaf: Leaf) -> None:
             raise DamagedError("a statistic is shorter than a value of its column")
 
 
-def _check_sizes(reported: object, leaf: Leaf) -> None:
+def _check_sizes(reported: object, leaf: LeafColumn) -> None:
     """Check size statistics: levels are counted for each level of the column or not at all, text bytes for texts only."""
     if not isinstance(reported, dict) or (_TEXT_BYTES in reported and leaf.type != _BYTES):
         raise DamagedError("a column has no sizes where they should be")
@@ -260,12 +260,12 @@ def _check_sizes(reported: object, leaf: Leaf) -> None:
 
 
 @lru_cache(maxsize=256)
-def _shapes(leaf: Leaf) -> Shapes:
+def _shapes(leaf: LeafColumn) -> Shapes:
     """Return the patterns of a column type, shared by all files: few programs write them."""
     return Shapes()
 
 
-def _pattern(data: bytes, at: int, leaf: Leaf, path: tuple[int, ...]) -> tuple[bytes, int]:
+def _pattern(data: bytes, at: int, leaf: LeafColumn, path: tuple[int, ...]) -> tuple[bytes, int]:
     """Build the pattern of a valid struct. Numbers vary except type and codec; texts vary, but bounds of fixed width keep their length."""
     parts: list[bytes] = []
     kind, number, after = head(data, at, 0)
@@ -282,7 +282,9 @@ def _either(byte: int) -> bytes:
     return rb"\x%02x\x%02x" % (byte & 0xF0 | 1, byte & 0xF0 | 2)
 
 
-def _value_pattern(data: bytes, at: int, kind: int, leaf: Leaf, path: tuple[int, ...]) -> tuple[bytes, int]:
+def _value_pattern(
+    data: bytes, at: int, kind: int, leaf: LeafColumn, path: tuple[int, ...]
+) -> tuple[bytes, int]:
     if kind == STRUCT:
         return _pattern(data, at, leaf, path)
     if kind in (LIST, SET):
@@ -298,7 +300,7 @@ def _value_pattern(data: bytes, at: int, kind: int, leaf: Leaf, path: tuple[int,
     return re.escape(data[at:end]), end
 
 
-def _list_pattern(data: bytes, at: int, leaf: Leaf, path: tuple[int, ...]) -> tuple[bytes, int]:
+def _list_pattern(data: bytes, at: int, leaf: LeafColumn, path: tuple[int, ...]) -> tuple[bytes, int]:
     kind, size, after = list_head(data, at)
     parts = [re.escape(data[at:after])]
     at = after

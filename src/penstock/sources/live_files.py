@@ -19,7 +19,7 @@ from penstock.errors import PenstockError, SourceError
 from penstock.sources.dataset import Files, open_files
 from penstock.sources.fragment import Fragment
 from penstock.sources.malformed import Arrived
-from penstock.sources.paths import FORMATS, Found, NoFilesError, find, fixed
+from penstock.sources.paths import FORMATS, FoundFile, NoFilesError, find, fixed
 from penstock.sources.readers import TEXT
 from penstock.sources.store_paths import fixed_part
 from penstock.storage.access import LOCAL, Access
@@ -65,7 +65,7 @@ class LiveFiles:
         root = Path(fixed(self.path))
         return str((root.parent if root.is_file() else root) / _ASIDE)
 
-    def listed(self) -> list[Found]:
+    def listed(self) -> list[FoundFile]:
         """List the current files, oldest first."""
         try:
             found = find(self.path, even=False, access=self.access)
@@ -75,7 +75,7 @@ class LiveFiles:
         ranked = [(_written(file), file.path, file) for file in found if not file.path.startswith(aside)]
         return [file for _, _, file in sorted(ranked, key=lambda rank: rank[:2])]
 
-    def files(self, found: Sequence[Found]) -> Files:
+    def files(self, found: Sequence[FoundFile]) -> Files:
         """Bind some of the files as data."""
         return Files(tuple(found), self.format, self.schema, self.access)
 
@@ -106,7 +106,7 @@ class LiveFiles:
         """Read the current files, which are the whole input of a query that collects."""
         return (arrival for found in self.listed() for arrival in self._rows(found, time, on_bad))
 
-    def _rows(self, found: Found, time: str, on_bad: str) -> Iterator[Arrived]:
+    def _rows(self, found: FoundFile, time: str, on_bad: str) -> Iterator[Arrived]:
         from penstock.sources.live_rows import LiveReader  # noqa: PLC0415 - loads with the first file
 
         reader = LiveReader(self.schema, tuple(self.schema.names), time, on_bad, access=self.access)
@@ -114,7 +114,7 @@ class LiveFiles:
             for batch, bad in reader(fragment):
                 yield Arrived(batch, None, bad)
 
-    def fragments(self, found: Found, on_bad: str) -> Sequence[Fragment]:
+    def fragments(self, found: FoundFile, on_bad: str) -> Sequence[Fragment]:
         """Plan the read of one file. Text with malformed records is checked only when it is read."""
         whole = (Fragment(found.path, self.format, partition=found.partition, size=_size(found)),)
         if self.format in TEXT and on_bad != "fail":
@@ -127,14 +127,14 @@ class LiveFiles:
             return whole
 
 
-def _size(found: Found) -> int:
+def _size(found: FoundFile) -> int:
     try:
         return Path(found.path).stat().st_size if found.size is None else found.size
     except OSError:
         return 0
 
 
-def _written(found: Found) -> int:
+def _written(found: FoundFile) -> int:
     try:
         return Path(found.path).stat().st_mtime_ns if found.written is None else found.written
     except OSError:

@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from penstock.errors import SourceError
-from penstock.sources.footer_check import Leaf, checked_footer
+from penstock.sources.footer_check import LeafColumn, checked_footer
 from penstock.sources.fragment import Fragment
-from penstock.sources.paths import Found
+from penstock.sources.paths import FoundFile
 from penstock.sources.thrift import DamagedError
 from penstock.sources.value_ranges import Range
 from penstock.storage.access import LOCAL, Access
@@ -126,7 +126,7 @@ def _no_parquet(tail: bytes) -> str:
     return "it does not end as Parquet files do: it is none, or was cut short"
 
 
-def _check_agreement(path: str, metadata: Any, leaves: Sequence[Leaf]) -> None:
+def _check_agreement(path: str, metadata: Any, leaves: Sequence[LeafColumn]) -> None:
     """Check that Arrow parsed the same schema as the footer check."""
     columns = [metadata.schema.column(place) for place in range(len(metadata.schema))]
     same = len(columns) == len(leaves) and all(map(_is_leaf, columns, leaves))
@@ -135,7 +135,7 @@ def _check_agreement(path: str, metadata: Any, leaves: Sequence[Leaf]) -> None:
         raise SourceError(f"the file {path!r} cannot be read: its footer is damaged")
 
 
-def _is_leaf(column: Any, leaf: Leaf) -> bool:
+def _is_leaf(column: Any, leaf: LeafColumn) -> bool:
     levels = column.max_repetition_level, column.max_definition_level
     return column.physical_type == leaf.name and levels == (leaf.repeated, leaf.optional)
 
@@ -152,7 +152,7 @@ def leaf_of(metadata: Any, name: str) -> int | None:
     return paths.index(name) if paths.count(name) == 1 else None
 
 
-def row_groups(found: Found, metadata: Any, time: pa.Field | None, stored: pa.Schema) -> list[Fragment]:
+def row_groups(found: FoundFile, metadata: Any, time: pa.Field | None, stored: pa.Schema) -> list[Fragment]:
     """Describe each non-empty row group, with its time range in ticks of the declared type."""
     leaf = None if time is None or time.name not in stored.names else leaf_of(metadata, time.name)
     return [
@@ -162,7 +162,7 @@ def row_groups(found: Found, metadata: Any, time: pa.Field | None, stored: pa.Sc
 
 
 def _row_group(
-    found: Found, group: Any, number: int, leaf: int | None, time: pa.Field | None, stored: pa.Schema
+    found: FoundFile, group: Any, number: int, leaf: int | None, time: pa.Field | None, stored: pa.Schema
 ) -> Fragment:
     low = high = None
     ordered = True if group.num_rows <= 1 else None

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import SchemaMismatchError
-from penstock.sources.paths import Found, Partition, partition_fields
+from penstock.sources.paths import FoundFile, Partition, partition_fields
 
 
-def with_partitions(schema: pa.Schema, found: Sequence[Found]) -> pa.Schema:
+def with_partitions(schema: pa.Schema, found: Sequence[FoundFile]) -> pa.Schema:
     """Add the columns of folders. A folder's value replaces a column of the same name in the file."""
     for field in partition_fields(found):
         place = schema.get_field_index(field.name)

@@ -53,7 +53,7 @@ class NoFilesError(SourceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundFile:
     """A file, and the values in its folder names. A store also tells its size, and when it was written."""
 
     path: str
@@ -62,7 +62,7 @@ class Found:
     written: int | None = field(default=None, compare=False)
 
 
-def find(paths: Paths, even: bool = True, access: Access = LOCAL) -> tuple[Found, ...]:
+def find(paths: Paths, even: bool = True, access: Access = LOCAL) -> tuple[FoundFile, ...]:
     """List the files of paths, folders and globs, sorted within each.
 
     If `even`, all files must lie in folders for the same columns.
@@ -104,7 +104,7 @@ def _listed(paths: object) -> list[str | os.PathLike[str]]:
     return several
 
 
-def _readable(pattern: str, access: Access) -> list[Found]:
+def _readable(pattern: str, access: Access) -> list[FoundFile]:
     if access.reaches(pattern):
         return _stored(pattern, access)
     try:
@@ -117,7 +117,7 @@ def _readable(pattern: str, access: Access) -> list[Found]:
         ) from None
 
 
-def _stored(pattern: str, access: Access) -> list[Found]:
+def _stored(pattern: str, access: Access) -> list[FoundFile]:
     found = stored_files(pattern, access)
     if not found:
         raise NoFilesError(
@@ -126,15 +126,15 @@ def _stored(pattern: str, access: Access) -> list[Found]:
     return [_found(file) for file in found]
 
 
-def _found(file: StoredFile) -> Found:
-    return Found(file.path, values_of_folders(file.folders), file.entry.size, file.entry.written)
+def _found(file: StoredFile) -> FoundFile:
+    return FoundFile(file.path, values_of_folders(file.folders), file.entry.size, file.entry.written)
 
 
-def _matches(pattern: str) -> list[Found]:
+def _matches(pattern: str) -> list[FoundFile]:
     if Path(pattern).is_file():
-        return [Found(pattern)]
+        return [FoundFile(pattern)]
     if Path(pattern).is_dir():
-        files = [Found(path, _partition(path, pattern)) for path in _below(pattern)]
+        files = [FoundFile(path, _partition(path, pattern)) for path in _below(pattern)]
         if not files:
             raise NoFilesError(f"the folder {pattern!r} holds no files; check the path")
         return files
@@ -145,7 +145,7 @@ def _matches(pattern: str) -> list[Found]:
         if Path(root).is_dir():
             os.scandir(root).close()  # a glob treats an unreadable folder as empty
         raise NoFilesError(f"no file matches {pattern!r}; check the path and the working directory")
-    return [Found(path, _partition(path, root)) for path in paths]
+    return [FoundFile(path, _partition(path, root)) for path in paths]
 
 
 def _files(path: str) -> list[str]:
@@ -191,7 +191,7 @@ def _value(text: str) -> str | None:
     return None if text == _NO_VALUE else unquote(text)
 
 
-def _refuse_uneven(found: Sequence[Found]) -> None:
+def _refuse_uneven(found: Sequence[FoundFile]) -> None:
     """Reject files if only some of them lie in folders for a column: the others' rows would lack it."""
     first = found[0]
     names = [name for name, _ in first.partition]
@@ -205,7 +205,7 @@ def _refuse_uneven(found: Sequence[Found]) -> None:
         raise SourceError(f"the file {first.path!r} lies in two folders for one column; rename one")
 
 
-def partition_fields(found: Sequence[Found]) -> list[pa.Field]:
+def partition_fields(found: Sequence[FoundFile]) -> list[pa.Field]:
     """Infer the types of folder values: integer, date or string."""
     columns = ([name for name, _ in found[0].partition]) if found else []
     return [
@@ -223,7 +223,7 @@ def _inferred(texts: Sequence[str | None]) -> pa.DataType:
     return pa.string()
 
 
-def format_of(found: Sequence[Found], given: str | None) -> str:
+def format_of(found: Sequence[FoundFile], given: str | None) -> str:
     """Return the format of files, from their names unless it is given."""
     if given is not None:
         if not one_of(given, FORMATS):

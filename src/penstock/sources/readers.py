@@ -20,7 +20,7 @@ _ZERO = b"\x00\x00\x00\x00"  # the length of the message that ends a stream
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class FormatReader:
     """The reader of one format.
 
     `schema(path, declared, access)` returns the columns.
@@ -79,7 +79,7 @@ def _check_end(path: str, source: Any) -> None:
 
 
 TEXT = ("csv", "json")
-READERS: dict[str, Reader] = {"arrow": Reader(_ipc_schema, _ipc_batches)}
+READERS: dict[str, FormatReader] = {"arrow": FormatReader(_ipc_schema, _ipc_batches)}
 
 
 def stored_schema(path: str, format: str, declared: pa.Schema | None, access: Access = LOCAL) -> pa.Schema:

@@ -20,13 +20,13 @@ from penstock.plan.nodes import Filter, Plan, Project, Source
 from penstock.plan.schema import sources_of
 from penstock.runtime.buffers import flags, indices
 from penstock.runtime.engine import Engine
-from penstock.spark.rows import Rows, rows_of_part, rows_of_piece, run_through
+from penstock.spark.rows import StreamRows, rows_of_part, rows_of_piece, run_through
 from penstock.spark.slices import Part, Piece
 
 MOST_HELD = 4  # pushes; more would use memory, and rows that arrive out of order are sorted anyway
 
 
-def rows_with_carry(compiled: Compiled, part: Part, before: Iterable[Part]) -> Iterator[Rows]:
+def rows_with_carry(compiled: Compiled, part: Part, before: Iterable[Part]) -> Iterator[StreamRows]:
     """Read a slice. Before left rows, yield the right rows that they need from before the slice."""
     if part.low is None:
         yield from rows_of_part(compiled, part)
@@ -34,9 +34,9 @@ def rows_with_carry(compiled: Compiled, part: Part, before: Iterable[Part]) -> I
     carry = carry_in(compiled.program)
     assert carry is not None
     own, earlier = _divided(part.pieces, before, carry.right)
-    back = LookBack(compiled, carry, earlier)
+    back = CarryInSearch(compiled, carry, earlier)
     # The first right rows are buffered, so that the older rows carried in precede them.
-    held: list[Rows] | None = []
+    held: list[StreamRows] | None = []
     for rows in rows_of_part(compiled, replace(part, pieces=own)):
         if rows.stream == carry.left:
             yield from back.needed_by(rows.batches)
@@ -89,7 +89,7 @@ def _backwards(before: Iterable[Part], stream: str, read: set[tuple[str, int]]) 
                 yield replace(piece, fragment=replace(piece.fragment, row_groups=(number, number + 1)))
 
 
-class LookBack:
+class CarryInSearch:
     """The keys whose last right row before the slice is resolved, present or absent, and the unread pieces."""
 
     def __init__(self, compiled: Compiled, carry: Carry, pieces: Iterator[Piece]) -> None:
@@ -97,7 +97,7 @@ class LookBack:
         self._source = next(source for source in sources_of(compiled.plan) if source.name == carry.right)
         self._known = KeySet()
 
-    def needed_by(self, batches: Sequence[pa.RecordBatch]) -> Iterator[Rows]:
+    def needed_by(self, batches: Sequence[pa.RecordBatch]) -> Iterator[StreamRows]:
         """Read back until every key of the left rows is resolved. Yields, per key, the rows of the last piece that holds it."""
         missing = self._known.lacking(
             [_keys(batch, [one for one, _ in self._carry.keys]) for batch in batches]
@@ -107,7 +107,7 @@ class LookBack:
             if piece is None:
                 self._known.add(missing)
                 return
-            yield Rows(self._carry.right, self._new(piece))
+            yield StreamRows(self._carry.right, self._new(piece))
             missing = self._known.lacking([missing])
 
     def _new(self, piece: Piece) -> list[pa.RecordBatch]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class BoundDataFrame:
     """A DataFrame, with the Arrow schema in which Spark delivers its rows.
 
     `batches` collects all rows into this process, ordered by time, sequence, then values.
@@ -65,12 +65,12 @@ def zone_of(frame_or_session: Any) -> str:
     return str(session.conf.get("spark.sql.session.timeZone"))
 
 
-def bound_frame(frame: Any, time: str | None = None, sequence: str | None = None) -> Frame:
+def bound_frame(frame: Any, time: str | None = None, sequence: str | None = None) -> BoundDataFrame:
     """Bind a DataFrame."""
-    return Frame(frame, checked(arrow_schema(frame.schema, zone_of(frame))), time, sequence)
+    return BoundDataFrame(frame, checked(arrow_schema(frame.schema, zone_of(frame))), time, sequence)
 
 
-def bound_for(frame: Any, source: Source) -> Frame:
+def bound_for(frame: Any, source: Source) -> BoundDataFrame:
     """Bind a DataFrame to a declared stream, casting times to the declared types.
 
     Casts between TIMESTAMP and TIMESTAMP_NTZ use the session's time zone.

@@ -21,7 +21,7 @@ from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.sources.arrow import is_frame
 from penstock.sources.bound import Bound
-from penstock.spark.bound import Frame, bound_for, zone_of
+from penstock.spark.bound import BoundDataFrame, bound_for, zone_of
 from penstock.spark.deploy.settings import require_session
 from penstock.spark.exchange import SPARK_SCHEMA
 from penstock.spark.order import quoted, ranked, spark_order
@@ -37,13 +37,13 @@ from penstock.spark.streaming.topology import explained
 from penstock.spark.streaming.update_mode import APPEND, require_mode
 from penstock.spark.tasks import (
     Assemble,
-    Fold,
+    FoldTask,
     Named,
     OverFrame,
     OverParts,
     Query,
     Receive,
-    Run,
+    RunTask,
     Send,
     shipped,
 )
@@ -101,9 +101,9 @@ def explain(stream: Stream, tasks: int = 2) -> str:
     return str(planned(stream.compiled(), frames, None, tasks))
 
 
-def _imagined(source: Source) -> Frame:
+def _imagined(source: Source) -> BoundDataFrame:
     not_asked: Any = None
-    return Frame(not_asked, source.schema)
+    return BoundDataFrame(not_asked, source.schema)
 
 
 def parallelism(spark: SparkSession) -> int:
@@ -144,7 +144,7 @@ def bound_data(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[s
     }
     found = bind_all(stream, None, {**given, **frames})
     for name, bound in found.items():
-        if isinstance(bound, Frame):
+        if isinstance(bound, BoundDataFrame):
             _require_times(sources[name])
     return found
 
@@ -205,7 +205,7 @@ class Wiring:
 
     def _alone(self) -> DataFrame:
         """Run the whole query in each task, without a shuffle."""
-        run = Run(self._query(), self.zone)
+        run = RunTask(self._query(), self.zone)
         return self._produced(run, self.schema)
 
     def _fragments(self) -> DataFrame:
@@ -213,7 +213,7 @@ class Wiring:
         first = self.physical.found.fragments
         keys = key_places(self.compiled.program, first[0]) if len(first) == 1 else ()
         shards = self.physical.tasks if keys else 1
-        fold = Fold(self._query(), keys, shards)
+        fold = FoldTask(self._query(), keys, shards)
         sent = self._produced(fold, SPARK_SCHEMA).repartition(shards, "shard")
         return sent.mapInArrow(Assemble(self._query(), self.zone), self.schema)
 
@@ -256,7 +256,9 @@ class Wiring:
         )
         schema = pa.schema([bound.schema.field(name) for name in columns])
         ordered = rows.sortWithinPartitions(*spark_order(ranked(source.time.column, source.sequence, schema)))
-        return ordered.mapInArrow(OverFrame(Run(self._query(), self.zone), stream, ordered=True), self.schema)
+        return ordered.mapInArrow(
+            OverFrame(RunTask(self._query(), self.zone), stream, ordered=True), self.schema
+        )
 
     def _produced(self, work: Any, schema: Any) -> DataFrame:
         """Apply a task's work to all files and DataFrames."""
@@ -274,7 +276,7 @@ class Wiring:
         parts = [as_json(part) for part in self.physical.parts]
         return OverParts.of(work, parts, self.accesses)
 
-    def _pruned(self, stream: str, bound: Frame) -> DataFrame:
+    def _pruned(self, stream: str, bound: BoundDataFrame) -> DataFrame:
         """Select the columns that the query reads, and filter by the predicates that Spark can evaluate."""
         columns = self.compiled.columns[stream]
         frame = bound.frame.select(*map(quoted, columns))

@@ -12,12 +12,21 @@ from penstock.analysis.carry_in import Carry
 from penstock.analysis.slice_boundaries import Counts, Sessions
 from penstock.compile import Compiled
 from penstock.errors import EngineError
-from penstock.physical.choose_strategy import ONE, SLICES, Choice, Facts, Halo, Possible, choose, possible
+from penstock.physical.choose_strategy import (
+    ONE,
+    SLICES,
+    DataFacts,
+    Halo,
+    Possible,
+    StrategyChoice,
+    choose,
+    possible,
+)
 from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of
 from penstock.sources.bound import Bound
 from penstock.sources.fragment import Fragment
-from penstock.spark.bound import Frame
+from penstock.spark.bound import BoundDataFrame
 from penstock.spark.boundary_splits import carried_slices, count_slices, session_slices
 from penstock.spark.slices import (
     Part,
@@ -44,10 +53,10 @@ class Physical:
     """The physical plan of a query on Spark: inputs, strategy with its reason, and tasks."""
 
     compiled: Compiled
-    frames: Mapping[str, Frame]
+    frames: Mapping[str, BoundDataFrame]
     pieces: tuple[Piece, ...]
     found: Possible
-    choice: Choice
+    choice: StrategyChoice
     parts: tuple[Part, ...]
     tasks: int
 
@@ -73,7 +82,7 @@ def planned(compiled: Compiled, bound: Mapping[str, Bound], strategy: str | None
     """Choose the physical plan of a query. Reads footers, no rows."""
     if tasks < 1:
         raise EngineError(f"tasks must be at least 1, not {tasks}")
-    frames = {name: data for name, data in bound.items() if isinstance(data, Frame)}
+    frames = {name: data for name, data in bound.items() if isinstance(data, BoundDataFrame)}
     sources = [source for source in sources_of(compiled.plan) if source.name not in frames]
     pieces = tuple(piece for source in sources for piece in pieces_of(source, bound[source.name]))
     found = possible(compiled.program)
@@ -84,11 +93,11 @@ def planned(compiled: Compiled, bound: Mapping[str, Bound], strategy: str | None
     return Physical(compiled, frames, pieces, found, choice, tuple(map(joined_part, parts)), worth)
 
 
-def _facts(slices: Sequence[Part] | None, pieces: Sequence[Piece], files: bool, tasks: int) -> Facts:
+def _facts(slices: Sequence[Part] | None, pieces: Sequence[Piece], files: bool, tasks: int) -> DataFacts:
     if slices is None:
-        return Facts(files, tasks)
+        return DataFacts(files, tasks)
     share = max(longest(even_parts(pieces, tasks)), 1)
-    return Facts(files, tasks, read_again(slices, pieces), longest(slices) / share)
+    return DataFacts(files, tasks, read_again(slices, pieces), longest(slices) / share)
 
 
 def _tasks_worth(pieces: Sequence[Piece], tasks: int) -> int:
@@ -120,7 +129,11 @@ def _slices(
 
 
 def _parts(
-    choice: Choice, found: Possible, pieces: Sequence[Piece], slices: tuple[Part, ...] | None, tasks: int
+    choice: StrategyChoice,
+    found: Possible,
+    pieces: Sequence[Piece],
+    slices: tuple[Part, ...] | None,
+    tasks: int,
 ) -> tuple[Part, ...]:
     if choice.strategy == ONE:
         return (Part(tuple(pieces)),)

@@ -26,7 +26,7 @@ GROUP_ROWS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class StreamRows:
     """Rows of a stream. `first_row` is the number of the first row, if rows of the stream are numbered.
 
     `watermark` is a lower bound on the times of all later rows.
@@ -38,7 +38,7 @@ class Rows:
     watermark: int | None = None
 
 
-def rows_of_part(compiled: Compiled, part: Part) -> Iterator[Rows]:
+def rows_of_part(compiled: Compiled, part: Part) -> Iterator[StreamRows]:
     """Read the pieces of a task, row group by row group, and skip row groups without a useful row.
 
     If each stream's pieces are in time order, streams are interleaved: results are emitted early, and few rows are buffered.
@@ -52,12 +52,12 @@ def rows_of_part(compiled: Compiled, part: Part) -> Iterator[Rows]:
             footers[piece.stream] = {path: Footer(path, piece.access)}
         yield from rows_of_piece(compiled, piece, sources[piece.stream], footers[piece.stream][path])
         if mark is not None:
-            yield Rows(piece.stream, (), None, mark)
+            yield StreamRows(piece.stream, (), None, mark)
 
 
 def rows_of_piece(
     compiled: Compiled, piece: Piece, source: Source, footer: Footer | None = None
-) -> Iterator[Rows]:
+) -> Iterator[StreamRows]:
     """Read one piece in groups of about GROUP_ROWS rows."""
     kept = source.on_bad == "quarantine"
     where = None if kept else compiled.predicates.get(piece.stream)
@@ -76,7 +76,7 @@ def rows_of_piece(
     )
     first = piece.first_row
     for group in grouped(batches, GROUP_ROWS):
-        yield Rows(piece.stream, group, first)
+        yield StreamRows(piece.stream, group, first)
         first += sum(batch.num_rows for batch in group)
         bad += malformed.taken() if kept else ()
         malformed.found.clear()
@@ -122,14 +122,14 @@ def _watermarks(pieces: Sequence[Piece]) -> list[int | None]:
 
 def rows_of_frame(
     stream: str, source: Source, columns: Sequence[str], batches: Iterable[pa.RecordBatch], ordered: bool
-) -> Iterator[Rows]:
+) -> Iterator[StreamRows]:
     """Convert the batches of a DataFrame. If they are in time order, each group carries its last time as watermark."""
     where = f"the DataFrame of stream {stream!r}"
     stored = _stored(columns, source)
     conformed = (conformer(batch.schema, source.schema, stored, where)(batch) for batch in batches)
     for group in grouped(conformed, GROUP_ROWS):
         whole = pa.Table.from_batches(group).combine_chunks().to_batches()
-        yield Rows(stream, whole, None, _last_time(whole, source) if ordered else None)
+        yield StreamRows(stream, whole, None, _last_time(whole, source) if ordered else None)
 
 
 def _last_time(batches: Sequence[pa.RecordBatch], source: Source) -> int | None:
@@ -139,7 +139,7 @@ def _last_time(batches: Sequence[pa.RecordBatch], source: Source) -> int | None:
     return int(ticks_of(times)[-1])
 
 
-def run_through(session: Session, rows: Iterable[Rows]) -> Iterator[pa.RecordBatch]:
+def run_through(session: Session, rows: Iterable[StreamRows]) -> Iterator[pa.RecordBatch]:
     """Push rows, and yield results as they become complete."""
     for row in rows:
         if row.first_row is not None:

@@ -20,7 +20,7 @@ from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of, time_of
 from penstock.runtime.buffers import flags, ticks_of
 from penstock.spark.asof_carry_in import rows_with_carry
-from penstock.spark.rows import Rows, rows_of_part
+from penstock.spark.rows import StreamRows, rows_of_part
 from penstock.spark.session_tracking import Chains, key_words
 from penstock.spark.slices import CARRIED, NUMBERS, STARTS, Neighbours, Part
 from penstock.types.windows import WINDOW_START
@@ -31,7 +31,7 @@ Choose = Callable[[pa.RecordBatch], pa.RecordBatch]
 # --- rows ---------------------------------------------------------------------------------------------------
 
 
-def rows_within(compiled: Compiled, part: Part, others: Neighbours) -> Iterator[Rows]:
+def rows_within(compiled: Compiled, part: Part, others: Neighbours) -> Iterator[StreamRows]:
     """Read the rows that a task needs for its results."""
     if part.by == CARRIED:
         return rows_with_carry(compiled, part, others.before())
@@ -45,7 +45,7 @@ def rows_within(compiled: Compiled, part: Part, others: Neighbours) -> Iterator[
 
 def _until_sessions_end(
     compiled: Compiled, border: Sessions, part: Part, later: Iterator[Part]
-) -> Iterator[Rows]:
+) -> Iterator[StreamRows]:
     """Read a slice, then later parts until every session that started in the slice has ended."""
     (source,) = sources_of(compiled.plan)
     chains = Chains(border.gap, part.low, part.high, border.exact)
@@ -61,14 +61,14 @@ def _until_sessions_end(
             yield rows
 
 
-def _with_end(rows: Iterable[Rows], part: Part) -> Iterator[Rows]:
+def _with_end(rows: Iterable[StreamRows], part: Part) -> Iterator[StreamRows]:
     """Append a watermark after a part's rows: later parts hold no row before `high`."""
     yield from rows
     if part.high is not None and part.pieces:
-        yield Rows(part.pieces[0].stream, (), None, part.high)
+        yield StreamRows(part.pieces[0].stream, (), None, part.high)
 
 
-def _follow(chains: Chains, rows: Rows, source: Source, keys: Sequence[str]) -> None:
+def _follow(chains: Chains, rows: StreamRows, source: Source, keys: Sequence[str]) -> None:
     for batch in rows.batches:
         times = batch.column(source.time.column)
         there = batch if not times.null_count else batch.filter(times.is_valid())
@@ -78,7 +78,7 @@ def _follow(chains: Chains, rows: Rows, source: Source, keys: Sequence[str]) -> 
         chains.advance(rows.watermark)
 
 
-def _from_a_window_on(compiled: Compiled, border: Counts, part: Part) -> Iterator[Rows]:
+def _from_a_window_on(compiled: Compiled, border: Counts, part: Part) -> Iterator[StreamRows]:
     """Read a slice, skipping the rows before the first window start."""
     (source,) = sources_of(compiled.plan)
     left = -part.pieces[0].first_row % border.every if part.pieces else 0
@@ -86,7 +86,7 @@ def _from_a_window_on(compiled: Compiled, border: Counts, part: Part) -> Iterato
     head = bisect_right(counted, left) + 1 if left else 0  # pieces are ordered; rows of a piece may not be
     first = [batch for rows in rows_of_part(compiled, Part(part.pieces[:head])) for batch in rows.batches]
     if first:
-        yield Rows(source.name, _without_first(first, left, source))
+        yield StreamRows(source.name, _without_first(first, left, source))
     yield from rows_of_part(compiled, Part(part.pieces[head:]))
 
 

@@ -29,7 +29,7 @@ from penstock.sources.open import open_data
 from penstock.spark.deploy.beside_driver import show_archive
 from penstock.spark.planning import Physical, planned
 from penstock.spark.slices import Neighbours, as_json, from_json
-from penstock.spark.tasks import Query, Run, shipped, work_on_part
+from penstock.spark.tasks import Query, RunTask, shipped, work_on_part
 from penstock.spark.types import never_null, spark_schema
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class PenstockReader(DataSourceReader):
         """Read the files of a task and return the results of its slice."""
         assert isinstance(partition, PenstockPartition)
         part = from_json(json.loads(partition.part))
-        return work_on_part(Run(self._query, "UTC"), part, Neighbours(self._parts, partition.number))
+        return work_on_part(RunTask(self._query, "UTC"), part, Neighbours(self._parts, partition.number))
 
 
 def register(spark: Any) -> None:

@@ -19,7 +19,7 @@ from penstock.plan.schema import source_schema, sources_of
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
+class SenderPlan:
     """A plan over a stream's rows before the shuffle. Its last `keys` columns are keys."""
 
     plan: Plan
@@ -27,12 +27,12 @@ class Sender:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class PlanCut:
     behind: Plan
-    senders: Mapping[str, Sender]
+    senders: Mapping[str, SenderPlan]
 
 
-def cut(compiled: Compiled, keys: Mapping[str, tuple[Expr, ...]]) -> Cut:
+def cut(compiled: Compiled, keys: Mapping[str, tuple[Expr, ...]]) -> PlanCut:
     """Split a query by the keys of each of its inputs. Without keys all rows go to one task."""
     behind = with_sources(compiled.plan, stored)
     read = compile_plan(behind).columns
@@ -41,7 +41,7 @@ def cut(compiled: Compiled, keys: Mapping[str, tuple[Expr, ...]]) -> Cut:
     }
     columns = {**read, **wanted}  # late rows keep all columns
     inputs = inputs_of(compiled)
-    return Cut(
+    return PlanCut(
         behind,
         {
             source.name: _sender(
@@ -60,12 +60,14 @@ def inputs_of(compiled: Compiled) -> dict[str, str]:
     return {obj.body.stream: obj.name for obj in compiled.program.objects if isinstance(obj.body, Input)}
 
 
-def _sender(source: Source, columns: tuple[str, ...], where: Expr | None, keys: tuple[Expr, ...]) -> Sender:
+def _sender(
+    source: Source, columns: tuple[str, ...], where: Expr | None, keys: tuple[Expr, ...]
+) -> SenderPlan:
     rows: Plan = source if where is None else Filter(source, where)
     kept = [Field(name, Column(name)) for name in columns]
     hidden = hidden_names(source_schema(source), len(keys))
     made = [Field(name, expr) for name, expr in zip(hidden, keys, strict=True)]
-    return Sender(Project(rows, (*kept, *made), source.time.column), len(keys))
+    return SenderPlan(Project(rows, (*kept, *made), source.time.column), len(keys))
 
 
 def hidden_names(schema: pa.Schema, many: int) -> list[str]:

@@ -26,7 +26,7 @@ from penstock.runtime.engine import Engine
 from penstock.runtime.session import Session
 from penstock.spark.exchange import PAYLOAD_ROWS, ShufflePayload, packed, unpacked
 from penstock.spark.order import in_order
-from penstock.spark.rows import Rows, rows_of_frame, rows_of_part, run_through
+from penstock.spark.rows import StreamRows, rows_of_frame, rows_of_part, run_through
 from penstock.spark.skew import Hot, key_hashes_of, shares_of
 from penstock.spark.slice_boundaries import results_in, rows_within
 from penstock.spark.slices import Neighbours, Part, from_json
@@ -85,7 +85,7 @@ def shipped(plan: Plan) -> Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunTask:
     """Run the whole query and convert results to Spark's types. For a time slice, keep only the results inside it."""
 
     query: Query
@@ -95,7 +95,9 @@ class Run:
     def compiled(self) -> Compiled:
         return self.query.compiled()
 
-    def __call__(self, task: int, rows: Iterable[Rows], part: Part | None = None) -> Iterator[pa.RecordBatch]:
+    def __call__(
+        self, task: int, rows: Iterable[StreamRows], part: Part | None = None
+    ) -> Iterator[pa.RecordBatch]:
         plan = self.compiled.plan
         deliver = deliverer(schema_of(plan), self.zone, never_null(plan))
         session = self.query.open()
@@ -107,7 +109,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class FoldTask:
     """Aggregate rows into panes, and send the partial aggregates to the tasks that merge them.
 
     `keys` holds the positions of the keys that partition the later work; it may be empty.
@@ -121,7 +123,9 @@ class Fold:
     def compiled(self) -> Compiled:
         return self.query.compiled()
 
-    def __call__(self, task: int, rows: Iterable[Rows], part: Part | None = None) -> Iterator[pa.RecordBatch]:
+    def __call__(
+        self, task: int, rows: Iterable[StreamRows], part: Part | None = None
+    ) -> Iterator[pa.RecordBatch]:
         session = self.query.open()
         for row in rows:
             if row.first_row is not None:
@@ -136,7 +140,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Assemble:
-    """Merge the partial aggregates of `Fold` and finish the query."""
+    """Merge the partial aggregates of `FoldTask` and finish the query."""
 
     query: Query
     zone: str | None
@@ -168,19 +172,21 @@ class Send:
         for part in parts:
             session = query.open()
             for rows in islice(rows_of_part(query.compiled(), part), 1):
-                for batch in run_through(session, [Rows(stream, rows.batches, rows.first_row)]):
+                for batch in run_through(session, [StreamRows(stream, rows.batches, rows.first_row)]):
                     yield key_hashes_of(pa.Table.from_batches([batch]), keys)
 
     def compiled_for(self, stream: str) -> Compiled:
         return self.senders[stream][0].compiled()
 
-    def __call__(self, task: int, rows: Iterable[Rows], part: Part | None = None) -> Iterator[pa.RecordBatch]:
+    def __call__(
+        self, task: int, rows: Iterable[StreamRows], part: Part | None = None
+    ) -> Iterator[pa.RecordBatch]:
         sessions: dict[str, Session] = {}
         number = 0
         for row in rows:
             if row.stream not in sessions:
                 sessions[row.stream] = self.senders[row.stream][0].open()
-            plain = Rows(row.stream, row.batches, row.first_row)
+            plain = StreamRows(row.stream, row.batches, row.first_row)
             made = list(run_through(sessions[row.stream], [plain]))
             payloads = list(self._parcels(task, number, row.stream, made))
             number += len(payloads)
@@ -220,10 +226,10 @@ class Receive:
         payloads = [several[place] for place in sorted(several)]
         if not payloads:
             return
-        run = Run(self.query, self.zone)
+        run = RunTask(self.query, self.zone)
         yield from run(0, self._rows(run.compiled, payloads))
 
-    def _rows(self, compiled: Compiled, payloads: Sequence[ShufflePayload]) -> Iterator[Rows]:
+    def _rows(self, compiled: Compiled, payloads: Sequence[ShufflePayload]) -> Iterator[StreamRows]:
         for source in sources_of(compiled.plan):
             tables: Iterator[pa.Table] = (
                 payload.table for payload in payloads if payload.name == source.name
@@ -234,7 +240,7 @@ class Receive:
                     [in_order(pa.concat_tables(whole), source.time.column, source.sequence)] if whole else []
                 )
             for table in tables:
-                yield Rows(source.name, table.combine_chunks().to_batches())
+                yield StreamRows(source.name, table.combine_chunks().to_batches())
 
 
 # --- as Spark calls them ------------------------------------------------------------------------------------
@@ -284,7 +290,7 @@ def work_on_part(work: Any, part: Part, others: Neighbours) -> Iterator[pa.Recor
     return made
 
 
-def rows_for(work: Any, part: Part, others: Neighbours) -> Iterator[Rows]:
+def rows_for(work: Any, part: Part, others: Neighbours) -> Iterator[StreamRows]:
     """Read the rows of a task. Before a shuffle, each stream has a separate plan."""
     if not isinstance(work, Send):
         yield from rows_within(work.compiled, part, others)

@@ -15,7 +15,7 @@ from penstock.plan.nodes import Plan, Project, Source, Union, ordered
 from penstock.plan.schema import source_schema, sources_of
 from penstock.runtime.implied_times import implied_times
 from penstock.sources.bound import Bound
-from penstock.spark.bound import Frame, bound_for, zone_of
+from penstock.spark.bound import BoundDataFrame, bound_for, zone_of
 from penstock.spark.order import in_order
 from penstock.spark.split_plan import hidden_names, stored, with_sources
 from penstock.spark.types import deliverer
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def is_here(bound: Bound) -> bool:
     """Check that data is bounded and in this process, neither in files nor in Spark."""
-    return not (isinstance(bound, Frame) or hasattr(bound, "dataset") or hasattr(bound, "endless"))
+    return not (isinstance(bound, BoundDataFrame) or hasattr(bound, "dataset") or hasattr(bound, "endless"))
 
 
 def handed_over(

@@ -24,7 +24,7 @@ MANIFEST = "manifest"
 
 
 @dataclass(frozen=True)
-class Changes:
+class StateChanges:
     """The difference between two states for a store: chunks to write, names of chunks to delete."""
 
     written: Mapping[str, bytes]
@@ -162,7 +162,7 @@ class State:
             manifest.check(name, data, where)
         return State(manifest.query, given)
 
-    def changes(self, since: State | None = None) -> Changes:
+    def changes(self, since: State | None = None) -> StateChanges:
         """Return the changes since an earlier state, as chunks to write and names to delete.
 
         >>> state = State({}, {"w1/cells": b"new", "in0/marks": b"same"})
@@ -174,7 +174,7 @@ class State:
             raise StateError(f"changes takes an earlier pk.State, not a {type(since).__name__}")
         new, old = self.chunks(), {} if since is None else since.chunks()
         written = {name: data for name, data in new.items() if old.get(name) != data}
-        return Changes(written, frozenset(old) - frozenset(new))
+        return StateChanges(written, frozenset(old) - frozenset(new))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, State) and self.chunks() == other.chunks()

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.sources import parquet_footers
-from penstock.sources.paths import Found
+from penstock.sources.paths import FoundFile
 from tests.security.damage.mutations import damaged
 
 
@@ -32,7 +32,7 @@ def ask(path: str, metadata: Any) -> None:
     stored = metadata.schema.to_arrow_schema()
     parquet_footers.legacy_times(metadata)
     for field in stored:
-        parquet_footers.row_groups(Found(path), metadata, field, stored)
+        parquet_footers.row_groups(FoundFile(path), metadata, field, stored)
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         _ = group.num_rows, group.total_byte_size, group.sorting_columns

@@ -13,7 +13,7 @@ from penstock.runtime.metrics import Metrics
 from penstock.spark.exchange import ShufflePayload, packed, unpacked
 from penstock.spark.streaming.frame import wired
 from penstock.spark.streaming.operator import WHERE
-from penstock.spark.streaming.shard import Step, totals
+from penstock.spark.streaming.shard import ShardStep, totals
 from penstock.spark.streaming.topology import Way, way_of
 from penstock.state.state import State
 
@@ -30,7 +30,7 @@ class LocalStream:
     folds: bool = True
     updates: bool = False
     states: dict[int, dict[str, bytes]] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ShardStep] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         compiled = self.query.compiled()

@@ -16,7 +16,7 @@ from penstock.api.backfill import Backfill
 from penstock.sources.dataset import Files
 from penstock.sources.live_files import LiveFiles
 from penstock.spark.exchange import unpacked
-from penstock.spark.streaming.backfill import BackfillReader, History
+from penstock.spark.streaming.backfill import BackfillReader, HistoryFiles
 from penstock.spark.streaming.files import FileReader
 from tests.spark.agree import assert_same
 from tests.spark.streaming.local import LocalStream
@@ -61,7 +61,7 @@ def reader_of(running: LocalStream, data: Backfill) -> BackfillReader:
         FileReader(running.scatter, "events", each, 2, 1)
         for each in (LiveFiles("", "parquet", data.schema), data.live)
     )
-    return BackfillReader(running.scatter, "events", History(data.history, "t", 1), files, live, data.at)
+    return BackfillReader(running.scatter, "events", HistoryFiles(data.history, "t", 1), files, live, data.at)
 
 
 def test_batches_of_history_are_followed_by_live_ones_and_none_of_its_rows_is_late(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 import penstock as pk
 from penstock.api.background import Background
-from penstock.api.background_worker import Worker
+from penstock.api.background_worker import BackgroundWorker
 from penstock.api.live import open_live
 from penstock.sources.live_files import Clock
 
@@ -296,11 +296,11 @@ def test_an_interrupted_push_makes_later_ones_refuse_and_loses_nothing_before_it
     live = IN_ORDER.open(background=True, max_delay="1h")
     live.push(rows(1, 2))
 
-    def interrupt(self: Worker) -> None:
+    def interrupt(self: BackgroundWorker) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Worker, "await_room", interrupt)
+        patch.setattr(BackgroundWorker, "await_room", interrupt)
         with pytest.raises(KeyboardInterrupt):
             live.push(rows(3))
     with pytest.raises(pk.StateError, match="interrupted"):

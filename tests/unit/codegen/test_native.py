@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from penstock.codegen.llvm import llvm_module
-from penstock.codegen.names import Names
+from penstock.codegen.names import NameCounter
 from penstock.codegen.native import assembly_text, compile_kernel, llvm_text
 from penstock.errors import VerificationError
 from penstock.loop.build import KernelBuilder
@@ -186,7 +186,7 @@ def test_importing_the_compiler_does_not_load_llvm() -> None:
 
 
 def test_names_never_repeat() -> None:
-    names = Names()
+    names = NameCounter()
     drawn = [names.value() if turn % 2 else names.label() for turn in range(100)]
     assert len(set(drawn)) == 100
 

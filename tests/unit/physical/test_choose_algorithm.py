@@ -11,7 +11,7 @@ import pytest
 import penstock as pk
 from penstock.algorithms.monoids import Monoid
 from penstock.algorithms.partials import monoid_of, partials_of
-from penstock.algorithms.sliding.kernel import Shape, SlideSpec, slide_monoids
+from penstock.algorithms.sliding.kernel import FrameShape, SlideSpec, slide_monoids
 from penstock.analysis.panes import in_panes, panes_per_window
 from penstock.api.custom import CustomAggregate
 from penstock.expr.aggregates import AGGREGATES
@@ -19,7 +19,7 @@ from penstock.expr.nodes import Aggregate, Column, Expr, walk
 from penstock.expr.show import show
 from penstock.expr.typing import type_of
 from penstock.ir.nodes import Program, Reduce, Reduction
-from penstock.physical.choose_algorithm import FEW_PANES, Choice, choices, preferred
+from penstock.physical.choose_algorithm import FEW_PANES, AlgorithmChoice, choices, preferred
 from penstock.plan import nodes as pl
 from penstock.runtime.engine import AGGREGATORS
 from penstock.translate.plan_to_ir import to_ir
@@ -102,13 +102,13 @@ CASES: dict[str, tuple[pl.Plan, str | None]] = {
 }  # fmt: skip
 
 
-def chosen(program: Program, force: str | None = None) -> list[tuple[Reduction, Choice]]:
+def chosen(program: Program, force: str | None = None) -> list[tuple[Reduction, AlgorithmChoice]]:
     """Pair the reductions of a program's output with the choices made for them."""
     body: Any = program[program.output].body
     return list(zip(body.reductions, choices(program, force)[program.output], strict=True))
 
 
-def line(reduction: Reduction, choice: Choice) -> str:
+def line(reduction: Reduction, choice: AlgorithmChoice) -> str:
     args = "{…}" if reduction.function == "custom" else ", ".join(map(show, reduction.args))
     return f"{reduction.function}({args}): {choice.algorithm} in {choice.way}; {choice.reason}"
 
@@ -176,7 +176,9 @@ def test_what_is_chosen_is_what_the_states_can_do(expr: Expr) -> None:
         assert choice.way == "panes" and (choice.algorithm == "subtract-on-evict") is expected
     elif choice.algorithm in AGGREGATORS and Column("kind") not in body.reductions[0].args:
         types = tuple(type_of(each, SCHEMA) for each in body.reductions[0].args)
-        spec = SlideSpec(SCHEMA, SOURCE.time, body.reductions, types, frozenset(), choice.algorithm, Shape())
+        spec = SlideSpec(
+            SCHEMA, SOURCE.time, body.reductions, types, frozenset(), choice.algorithm, FrameShape()
+        )
         expected = choice.algorithm != "recompute" and all(each.invertible for each in slide_monoids(spec))
         assert choice.way == "partitions" and (choice.algorithm == "subtract-on-evict") is expected
 

@@ -9,7 +9,7 @@ import pytest
 import penstock as pk
 from penstock.compile import compile_plan
 from penstock.errors import EngineError
-from penstock.physical.choose_strategy import Facts, choose, described, pane_obstacle, possible
+from penstock.physical.choose_strategy import DataFacts, choose, described, pane_obstacle, possible
 
 EVENTS = pk.stream("events", {"t": "int64", "a": "int64", "v": "int64"}, time="t")
 WINDOWS = EVENTS.window(10, by="a").agg(n=pk.count())
@@ -17,11 +17,14 @@ ROLLING = EVENTS.rolling(10, by="a").agg(n=pk.sum("v"))
 FIRSTS = EVENTS.window(10, by="a").agg(n=pk.first("v"))
 ALONE = EVENTS.window(pk.session(10)).agg(n=pk.count())
 
-ORDERED, UNORDERED = Facts(files=True, tasks=4, read_again=1.05), Facts(files=True, tasks=4, read_again=3.9)
-UNKNOWN, FRAME = Facts(files=True, tasks=4), Facts(files=False, tasks=4)
+ORDERED, UNORDERED = (
+    DataFacts(files=True, tasks=4, read_again=1.05),
+    DataFacts(files=True, tasks=4, read_again=3.9),
+)
+UNKNOWN, FRAME = DataFacts(files=True, tasks=4), DataFacts(files=False, tasks=4)
 
 
-def chosen(query: Any, facts: Facts, force: str | None = None) -> tuple[str, str]:
+def chosen(query: Any, facts: DataFacts, force: str | None = None) -> tuple[str, str]:
     choice = choose(possible(compile_plan(query.plan).program), facts, force)
     return choice.strategy, choice.reason
 
@@ -32,9 +35,9 @@ def chosen(query: Any, facts: Facts, force: str | None = None) -> tuple[str, str
         (WINDOWS, ORDERED, "slices", "1.05 times the rows"),
         (WINDOWS, UNORDERED, "fragments", "3.9 times the rows"),
         (WINDOWS, UNKNOWN, "fragments", "do not tell"),
-        (WINDOWS, Facts(True, 4, 1.0, uneven=4.0), "fragments", "one task would read 4 times its share"),
+        (WINDOWS, DataFacts(True, 4, 1.0, uneven=4.0), "fragments", "one task would read 4 times its share"),
         (WINDOWS, FRAME, "fragments", "DataFrame"),
-        (WINDOWS, Facts(files=True, tasks=1, read_again=1.0), "one", "one task only"),
+        (WINDOWS, DataFacts(files=True, tasks=1, read_again=1.0), "one", "one task only"),
         (ROLLING, ORDERED, "slices", "10 ticks before"),
         (ROLLING, UNORDERED, "keys", "needs the rows"),
         (FIRSTS, UNORDERED, "fragments", "states of panes"),
@@ -45,7 +48,7 @@ def chosen(query: Any, facts: Facts, force: str | None = None) -> tuple[str, str
         (EVENTS.filter(pk.col("v") > 0), FRAME, "slices", "one by one"),
     ],
 )
-def test_the_strategy_and_its_reason(query: Any, facts: Facts, strategy: str, reason: str) -> None:
+def test_the_strategy_and_its_reason(query: Any, facts: DataFacts, strategy: str, reason: str) -> None:
     found = chosen(query, facts)
     assert found[0] == strategy
     assert reason in found[1]

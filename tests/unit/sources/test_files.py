@@ -13,7 +13,7 @@ import pytest
 import penstock as pk
 from penstock.errors import SchemaMismatchError, SourceError
 from penstock.sources.dataset import open_files
-from penstock.sources.paths import Found, format_of
+from penstock.sources.paths import FoundFile, format_of
 
 TABLE = pa.table(
     {"t": pa.array([1, 2, 3], pa.int64()), "s": ["x", 'quo"te\nline', None], "f": [0.5, None, 2.0]}
@@ -169,7 +169,7 @@ def test_parquet_tells_its_number_of_rows_and_text_does_not(tmp_path):
     ],
 )
 def test_the_format_follows_the_name_unless_it_is_given(path, given, expected):
-    assert format_of([Found(path)], given) == expected
+    assert format_of([FoundFile(path)], given) == expected
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_the_format_follows_the_name_unless_it_is_given(path, given, expected):
 )
 def test_a_format_that_cannot_be_told_or_read_is_refused(path, given, error):
     with pytest.raises(error):
-        format_of([Found(path)], given)
+        format_of([FoundFile(path)], given)
 
 
 def test_a_path_with_glob_characters_of_its_own_is_found(tmp_path):

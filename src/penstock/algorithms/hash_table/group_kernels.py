@@ -34,7 +34,7 @@ class KeyTable(Protocol):
         """Return the key's group, and the condition that it is outside the table (None: never)."""
 
 
-class NoKeys:
+class OneGroup:
     """A global aggregate: one group."""
 
     def locate(self, k: KernelBuilder, cells: Sequence[Cell]) -> tuple[Value, Value | None]:
@@ -42,17 +42,17 @@ class NoKeys:
 
 
 @dataclass
-class DenseKeys:
+class DenseGroups:
     """Mixed-radix arithmetic: digit 0 of each component is null, digit d the word base + d - 1."""
 
     bases: tuple[Var, ...]
     sizes: tuple[Var, ...]
 
     @staticmethod
-    def declare(k: KernelBuilder, width: int) -> DenseKeys:
+    def declare(k: KernelBuilder, width: int) -> DenseGroups:
         bases = tuple(k.scalar("key_base") for _ in range(width))
         sizes = tuple(k.scalar("key_size") for _ in range(width))
-        return DenseKeys(bases, sizes)
+        return DenseGroups(bases, sizes)
 
     def locate(self, k: KernelBuilder, cells: Sequence[Cell]) -> tuple[Value, Value | None]:
         place: Value = const(0, I64)
@@ -70,7 +70,7 @@ class DenseKeys:
 
 
 @dataclass
-class HashKeys:
+class HashGroups:
     """A hash table with open addressing; groups are numbered in order of arrival."""
 
     head: Buffer
@@ -80,9 +80,9 @@ class HashKeys:
     bucket_mask: Var
 
     @staticmethod
-    def declare(k: KernelBuilder, head: Buffer, width: int) -> HashKeys:
+    def declare(k: KernelBuilder, head: Buffer, width: int) -> HashGroups:
         words = tuple(k.buffer("key_words", I64) for _ in range(width))
-        return HashKeys(
+        return HashGroups(
             head, words, k.buffer("key_nulls", I64), k.buffer("buckets", I32), k.scalar("bucket_mask")
         )
 
@@ -135,7 +135,7 @@ def _word(cell: Cell) -> Value:
 class KeyReader:
     """The inverse mapping: from a group to its key's words, and whether each is null."""
 
-    dense: DenseKeys | None = None
+    dense: DenseGroups | None = None
     words: tuple[Buffer, ...] = ()
     nulls: Buffer | None = None
     hidden: int = 0  # components before the key: the pane, in a sparse table
@@ -146,7 +146,7 @@ class KeyReader:
         if width == 0:
             return KeyReader()
         if kind == "dense":
-            return KeyReader(DenseKeys.declare(k, width))
+            return KeyReader(DenseGroups.declare(k, width))
         hidden = 1 if kind == "sparse" else 0
         words = tuple(k.buffer("key_words", I64) for _ in range(width + hidden))
         return KeyReader(None, words[hidden:], k.buffer("key_nulls", I64), hidden)
@@ -164,7 +164,7 @@ class KeyReader:
         ]
 
 
-def _digits(k: KernelBuilder, table: DenseKeys, column: Value) -> list[tuple[Value, Value]]:
+def _digits(k: KernelBuilder, table: DenseGroups, column: Value) -> list[tuple[Value, Value]]:
     """Invert the mixed-radix arithmetic, last component first."""
     found: list[tuple[Value, Value]] = []
     rest = column

@@ -11,14 +11,14 @@ from penstock.algorithms.hash_table.interner import Interner
 from penstock.algorithms.hash_table.keys import HashKeys
 from penstock.loop.abi import KEYS, NEED_KEYS, STATUS, WORDS, numbered
 from penstock.runtime.buffers import to_arrow
-from penstock.runtime.kernels import Call, Texts
+from penstock.runtime.kernels import Call, TextKernels
 from penstock.runtime.key_encoding import is_text, values_of, words_of
 
 
 class Indexer:
     """A growing set of keys; `number` maps rows to key numbers."""
 
-    def __init__(self, width: int, index: Callable[[int], Call], texts: Texts) -> None:
+    def __init__(self, width: int, index: Callable[[int], Call], texts: TextKernels) -> None:
         self._call = index(width)
         self._keys = HashKeys(width, np.zeros(WORDS, np.int64), nullable=True)
         self._texts = [Interner(texts.intern) for _ in range(width)]

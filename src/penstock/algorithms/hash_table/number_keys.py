@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.algorithms.expressions.cells import Cell
-from penstock.algorithms.hash_table.group_kernels import HashKeys
+from penstock.algorithms.hash_table.group_kernels import HashGroups
 from penstock.loop.abi import DONE, KEYS, NEED_KEYS, STATUS
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, Kernel
@@ -17,7 +17,7 @@ def index_kernel(width: int) -> Kernel:
     k = KernelBuilder("index")
     lo, hi, capacity = k.scalar("lo"), k.scalar("hi"), k.scalar("key_capacity")
     head = k.buffer("head", I64)
-    table = HashKeys.declare(k, head, width)
+    table = HashGroups.declare(k, head, width)
     inputs = [k.buffer("in_words", I64) for _ in range(width)]
     nulls = k.buffer("in_nulls", I64)
     out = k.buffer("out", I64)

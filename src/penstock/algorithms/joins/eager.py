@@ -29,7 +29,7 @@ from penstock.loop.join_abi import JoinSpec
 from penstock.runtime.threads import run_on_threads
 
 
-class Worker(Protocol):
+class EagerWorker(Protocol):
     """A stream join on one thread."""
 
     def push(self, side: int, piece: RowSlice) -> Found: ...
@@ -37,7 +37,7 @@ class Worker(Protocol):
     def close(self) -> Found: ...
 
 
-MakeWorker = Callable[[Kernels, JoinSpec, Spare], Worker]
+MakeWorker = Callable[[Kernels, JoinSpec, Spare], EagerWorker]
 
 
 @dataclass

@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.algorithms.joins.joiner import Emit, Pairs
 from penstock.algorithms.joins.memory import Arena, Kernels, nothing
-from penstock.algorithms.joins.window_keys import Window, survey
+from penstock.algorithms.joins.window_keys import WindowCodes, survey
 
 
 class Lazy(ABC):
@@ -36,11 +36,11 @@ class Lazy(ABC):
         return window.oriented(self.pairs(window)) if emit == "pairs" else self.count(window)
 
     @abstractmethod
-    def count(self, window: Window) -> int:
+    def count(self, window: WindowCodes) -> int:
         """Count the matches."""
 
     @abstractmethod
-    def pairs(self, window: Window) -> tuple[np.ndarray, np.ndarray]:
+    def pairs(self, window: WindowCodes) -> tuple[np.ndarray, np.ndarray]:
         """Return the matches as rows of (build, probe)."""
 
     @contextmanager

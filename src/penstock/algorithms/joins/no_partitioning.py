@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.algorithms.joins.lazy import Lazy
 from penstock.algorithms.joins.memory import PairsOut, fill, portions, slots_for, together
-from penstock.algorithms.joins.window_keys import Window, shared
+from penstock.algorithms.joins.window_keys import WindowCodes, shared
 from penstock.loop.join_abi import SPARE, JoinSpec
 from penstock.runtime.threads import run_on_threads
 
@@ -20,7 +20,7 @@ class NoPartitioning(Lazy):
 
     name = "npj"
 
-    def count(self, window: Window) -> int:
+    def count(self, window: WindowCodes) -> int:
         given = self._build(window)
         probe = self.kernels("npj_probe", shared(window))
         counts: list[int] = []
@@ -32,7 +32,7 @@ class NoPartitioning(Lazy):
             )
         return sum(counts)
 
-    def pairs(self, window: Window) -> tuple[np.ndarray, np.ndarray]:
+    def pairs(self, window: WindowCodes) -> tuple[np.ndarray, np.ndarray]:
         given, spec = self._build(window), shared(window)
         given |= self._runs(window, given, spec)
         probe = self.kernels("npj_probe", spec)
@@ -46,7 +46,7 @@ class NoPartitioning(Lazy):
             )
         return together([out.taken for out in outs])
 
-    def _build(self, window: Window) -> dict[str, Any]:
+    def _build(self, window: WindowCodes) -> dict[str, Any]:
         """Insert the rows of the build side into slots, and count the rows of each slot."""
         spec, rows, arena = shared(window), len(window.build), self.arena
         slots = slots_for(rows)
@@ -64,7 +64,7 @@ class NoPartitioning(Lazy):
             self._each("npj_count", spec, window, given)
         return given
 
-    def _runs(self, window: Window, given: dict[str, Any], spec: JoinSpec) -> dict[str, Any]:
+    def _runs(self, window: WindowCodes, given: dict[str, Any], spec: JoinSpec) -> dict[str, Any]:
         """Store the rows of each slot contiguously."""
         with self.phase("build"):
             bounds, rows = given["bounds"], self.arena.array("rows", len(window.build) + 1, np.uint32)
@@ -72,7 +72,7 @@ class NoPartitioning(Lazy):
             self._each("npj_fill", spec, window, {**given, "rows": rows})
         return {"rows": rows}
 
-    def _each(self, name: str, spec: JoinSpec, window: Window, given: dict[str, Any]) -> None:
+    def _each(self, name: str, spec: JoinSpec, window: WindowCodes, given: dict[str, Any]) -> None:
         call = self.kernels(name, spec)
         on_portions(len(window.build), window.threads, lambda lo, hi: call({**given, "lo": lo, "hi": hi}))
 

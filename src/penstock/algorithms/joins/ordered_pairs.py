@@ -13,11 +13,11 @@ import numpy as np
 from penstock.algorithms.joins.joiner import Pairs
 from penstock.algorithms.joins.memory import portions
 from penstock.algorithms.joins.no_partitioning import NoPartitioning, on_portions
-from penstock.algorithms.joins.window_keys import Window, shared, survey
+from penstock.algorithms.joins.window_keys import WindowCodes, shared, survey
 from penstock.errors import EngineError
 from penstock.loop.join_abi import JoinSpec
 from penstock.runtime.buffers import room
-from penstock.runtime.join_metrics import Chosen
+from penstock.runtime.join_metrics import ChosenAlgorithm
 from penstock.runtime.threads import run_on_threads
 
 FEWER = 4  # times fewer left rows than right rows: then a first pass drops unmatched right rows, for a small table
@@ -25,7 +25,7 @@ MOST = (1 << 31) - 1  # rows of a side: row indices have 32 bits, and -1 means n
 
 
 @dataclass(frozen=True)
-class Runs:
+class MatchRuns:
     """The right rows that each left row matches: `rows[starts … stops]`."""
 
     starts: np.ndarray
@@ -41,7 +41,7 @@ class Runs:
 class InOrder(NoPartitioning):
     """A joiner that returns ordered pairs. Results are new arrays; all other buffers are reused by the next window."""
 
-    chosen = Chosen("npj")
+    chosen = ChosenAlgorithm("npj")
 
     def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
         """Return every pair with equal codes, as 32-bit row indices; with `outer`, unmatched left rows have -1."""
@@ -64,7 +64,7 @@ class InOrder(NoPartitioning):
             return
         yield from self._parts_of(window, outer, most)
 
-    def _parts_of(self, window: Window, outer: bool, most: int | None) -> Iterator[Pairs]:
+    def _parts_of(self, window: WindowCodes, outer: bool, most: int | None) -> Iterator[Pairs]:
         singles = self._singles(window)
         if singles is not None:
             yield self._beside(window, singles, outer)
@@ -97,7 +97,7 @@ class InOrder(NoPartitioning):
         found: np.ndarray = runs.starts != runs.stops
         return found
 
-    def _survey(self, left: np.ndarray, right: np.ndarray, threads: int) -> Window:
+    def _survey(self, left: np.ndarray, right: np.ndarray, threads: int) -> WindowCodes:
         """Measure the range of codes; the right side is always the build side."""
         if max(len(left), len(right)) > MOST:
             raise EngineError(
@@ -106,7 +106,7 @@ class InOrder(NoPartitioning):
         window = survey(self.kernels, left, right, True, threads)
         return replace(window, build=np.ascontiguousarray(right), probe=np.ascontiguousarray(left))
 
-    def _singles(self, window: Window) -> np.ndarray | None:
+    def _singles(self, window: WindowCodes) -> np.ndarray | None:
         """Return the right row of each code, if codes index an array and right codes are unique; else None."""
         if not window.spec.dense or len(window.build) > window.span + 1:
             return None
@@ -121,7 +121,7 @@ class InOrder(NoPartitioning):
             )
         return None if any(twice) else singles
 
-    def _beside(self, window: Window, singles: np.ndarray, outer: bool) -> Pairs:
+    def _beside(self, window: WindowCodes, singles: np.ndarray, outer: bool) -> Pairs:
         """Pair each left row with the only right row that it can match."""
         rows = len(window.probe)
         own, other = room(rows, np.int32), room(rows, np.int32)
@@ -136,7 +136,7 @@ class InOrder(NoPartitioning):
             on_portions(rows, window.threads, search)
         return _closed_up(own, ends), _closed_up(other, ends)
 
-    def _runs_of(self, window: Window, outer: bool) -> tuple[Runs, list[int]]:
+    def _runs_of(self, window: WindowCodes, outer: bool) -> tuple[MatchRuns, list[int]]:
         """Build and probe; return the runs, and the number of pairs of each thread's portion of left rows."""
         given, spec = self._build(window), shared(window)
         rows = self._filled(window, given)
@@ -150,9 +150,9 @@ class InOrder(NoPartitioning):
 
         with self.phase("probe"):
             on_portions(len(window.probe), window.threads, search)
-        return Runs(starts, stops, rows), [counts[lo] for lo in sorted(counts)]
+        return MatchRuns(starts, stops, rows), [counts[lo] for lo in sorted(counts)]
 
-    def _filled(self, window: Window, given: dict[str, Any]) -> np.ndarray:
+    def _filled(self, window: WindowCodes, given: dict[str, Any]) -> np.ndarray:
         """Store the rows of each slot contiguously, in order; each thread fills a range of slots."""
         with self.phase("build"):
             bounds, rows = given["bounds"], self.arena.array("rows", len(window.build) + 1, np.uint32)
@@ -164,7 +164,9 @@ class InOrder(NoPartitioning):
             )
         return rows
 
-    def _expanded(self, runs: Runs, spans: list[tuple[int, int]], counts: list[int], outer: bool) -> Pairs:
+    def _expanded(
+        self, runs: MatchRuns, spans: list[tuple[int, int]], counts: list[int], outer: bool
+    ) -> Pairs:
         """Expand the pairs of some left rows; each thread writes one span, whose number of pairs is given."""
         own, other = (room(sum(counts), np.int32) for _ in range(2))
         expand = self.kernels("expand_runs_outer" if outer else "expand_runs", JoinSpec())

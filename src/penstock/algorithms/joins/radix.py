@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.algorithms.joins.lazy import Lazy
 from penstock.algorithms.joins.memory import PairsOut, fill, portions, slots_for, together
-from penstock.algorithms.joins.window_keys import Window
+from penstock.algorithms.joins.window_keys import WindowCodes
 from penstock.loop.join_abi import SPARE
 from penstock.runtime.threads import run_on_threads
 
@@ -41,7 +41,7 @@ class Radix(Lazy):
         super().__init__(*args, **options)
         self._bits = bits
 
-    def count(self, window: Window) -> int:
+    def count(self, window: WindowCodes) -> int:
         given, portions_ = self._partition(window)
         join = self.kernels("prj_join", window.spec)
         counts: list[int] = []
@@ -49,7 +49,7 @@ class Radix(Lazy):
             self._each(window, given, portions_, lambda values, _: counts.append(join(values)))
         return sum(counts)
 
-    def pairs(self, window: Window) -> tuple[np.ndarray, np.ndarray]:
+    def pairs(self, window: WindowCodes) -> tuple[np.ndarray, np.ndarray]:
         given, portions_ = self._partition(window)
         join = self.kernels("prj_join", window.spec)
         outs = [PairsOut(len(window.probe) // window.threads + 1) for _ in range(window.threads)]
@@ -57,7 +57,7 @@ class Radix(Lazy):
             self._each(window, given, portions_, lambda values, thread: fill(join, values, outs[thread]))
         return together([out.taken for out in outs])
 
-    def bits(self, window: Window) -> int:
+    def bits(self, window: WindowCodes) -> int:
         """Return the number of bits with which a partition's table fits into TABLE_BYTES."""
         if self._bits is not None:
             return self._bits
@@ -68,7 +68,7 @@ class Radix(Lazy):
         )
         return min(max((size // TABLE_BYTES).bit_length(), 0), MOST_BITS)
 
-    def _partition(self, window: Window) -> tuple[dict[str, Any], list[tuple[int, int]]]:
+    def _partition(self, window: WindowCodes) -> tuple[dict[str, Any], list[tuple[int, int]]]:
         bits = self.bits(window)
         with self.phase("partition"):
             left, right = (
@@ -80,7 +80,7 @@ class Radix(Lazy):
         parts = min(1 << bits, PORTIONS * window.threads) if window.threads > 1 else 1
         return given, portions(1 << bits, parts)
 
-    def _cut(self, window: Window, side: str, codes: np.ndarray, bits: int) -> Partitioned:
+    def _cut(self, window: WindowCodes, side: str, codes: np.ndarray, bits: int) -> Partitioned:
         """Count, then scatter; each thread handles a portion of the rows."""
         spec, arena, threads = window.spec, self.arena, window.threads
         counts = np.zeros((threads, 1 << bits), np.int64)
@@ -101,7 +101,7 @@ class Radix(Lazy):
 
     def _each(
         self,
-        window: Window,
+        window: WindowCodes,
         given: dict[str, Any],
         waiting: list[tuple[int, int]],
         work: Callable[[dict[str, Any], int], None],
@@ -120,7 +120,9 @@ class Radix(Lazy):
 
         run_on_threads([partial(run, thread) for thread in range(window.threads)])
 
-    def _scratch(self, window: Window, given: dict[str, Any], thread: int, largest: int) -> dict[str, Any]:
+    def _scratch(
+        self, window: WindowCodes, given: dict[str, Any], thread: int, largest: int
+    ) -> dict[str, Any]:
         spec, arena = window.spec, self.arena
         slots = slots_for(largest)
         cells = given["size"] if spec.dense else slots + SPARE

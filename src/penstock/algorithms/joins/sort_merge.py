@@ -16,7 +16,7 @@ import numpy as np
 
 from penstock.algorithms.joins.lazy import Lazy
 from penstock.algorithms.joins.memory import Kernels, PairsOut, portions, together
-from penstock.algorithms.joins.window_keys import Window
+from penstock.algorithms.joins.window_keys import WindowCodes
 from penstock.loop.abi import DONE, OTHER, STATUS
 from penstock.loop.join_abi import DIGIT_BITS, MOST_RUNS, JoinSpec
 from penstock.runtime.kernels import Call
@@ -85,7 +85,7 @@ class SortMerge(Lazy):
         super().__init__(kernels, **options)
         self._run_rows = run_rows
 
-    def count(self, window: Window) -> int:
+    def count(self, window: WindowCodes) -> int:
         left, right = self._sides(window)
         call = self.kernels("match_sorted", window.spec)
         counts: list[int] = []
@@ -97,7 +97,7 @@ class SortMerge(Lazy):
             run_on_threads([partial(work, part) for part in range(window.threads)])
         return sum(counts)
 
-    def pairs(self, window: Window) -> tuple[np.ndarray, np.ndarray]:
+    def pairs(self, window: WindowCodes) -> tuple[np.ndarray, np.ndarray]:
         left, right = self._sides(window)
         call = self.kernels("match_sorted", window.spec)
         outs = [PairsOut(len(window.probe) // window.threads + 1) for _ in range(window.threads)]
@@ -112,7 +112,7 @@ class SortMerge(Lazy):
             )
         return together([out.taken for out in outs])
 
-    def _sides(self, window: Window) -> tuple[Sorted, Sorted]:
+    def _sides(self, window: WindowCodes) -> tuple[Sorted, Sorted]:
         sides = (("left", window.build), ("right", window.probe))
         with self.phase("sort"):
             halves = [self._halves(window.spec, side, len(codes)) for side, codes in sides]
@@ -135,7 +135,7 @@ class SortMerge(Lazy):
             (words[:rows], words[rows:]), None if numbers is None else (numbers[:rows], numbers[rows:])
         )
 
-    def _sort(self, window: Window, codes: np.ndarray, halves: Halves) -> list[Run]:
+    def _sort(self, window: WindowCodes, codes: np.ndarray, halves: Halves) -> list[Run]:
         """Sort runs in place, distributed over threads."""
         count = -(-len(codes) // self._run_rows)
         runs = portions(len(codes), min(max(count, window.threads), MOST_RUNS))

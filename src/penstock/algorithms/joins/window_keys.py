@@ -16,7 +16,7 @@ _GREATEST, _LEAST = (1 << 63) - 1, -(1 << 63)
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowCodes:
     """Two columns of codes: the build side and the probe side; `swapped`: the right side is the build side."""
 
     build: np.ndarray
@@ -32,7 +32,7 @@ class Window:
         return (pairs[1], pairs[0]) if self.swapped else pairs
 
 
-def survey(kernels: Kernels, left: np.ndarray, right: np.ndarray, pairs: bool, threads: int) -> Window:
+def survey(kernels: Kernels, left: np.ndarray, right: np.ndarray, pairs: bool, threads: int) -> WindowCodes:
     """Find the range of codes in one pass; choose the word width, and whether words can index arrays."""
     check_size(len(left), len(right))
     sides = [np.ascontiguousarray(side, np.int64) for side in (left, right)]
@@ -48,9 +48,9 @@ def survey(kernels: Kernels, left: np.ndarray, right: np.ndarray, pairs: bool, t
     swapped = len(right) <= (LARGER if pairs else 1) * len(left)
     build, probe = reversed(sides) if swapped else sides
     workers = threads if rows >= FEW_ROWS else 1
-    return Window(build, probe, swapped, least, span, spec, workers)
+    return WindowCodes(build, probe, swapped, least, span, spec, workers)
 
 
-def shared(window: Window) -> JoinSpec:
+def shared(window: WindowCodes) -> JoinSpec:
     """Return the spec of kernels that several threads run on one table."""
     return replace(window.spec, shared=window.threads > 1)

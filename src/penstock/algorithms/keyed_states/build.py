@@ -14,7 +14,7 @@ from penstock.algorithms.keyed_states.table import KeyedCall
 from penstock.algorithms.sorted_partitions.frame_reduction import FrameReduction
 from penstock.expr import nodes as ex
 from penstock.loop.nodes import Type
-from penstock.runtime.kernels import Call, Texts
+from penstock.runtime.kernels import Call, TextKernels
 from penstock.types.time import Time
 
 Build = Callable[[KeyedSpec, str], KeyedKernel]
@@ -59,7 +59,7 @@ class CompiledStates:
         return self.kernel_factory.index(len(self.spec.keys)) if self.spec.keys else None
 
     @property
-    def texts(self) -> Texts:
+    def texts(self) -> TextKernels:
         return self.kernel_factory.texts
 
     def kernel(self, nullable: frozenset[str], variant: str) -> KeyedCall:

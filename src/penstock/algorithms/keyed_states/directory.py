@@ -12,7 +12,7 @@ from penstock.algorithms.hash_table.interner import Interner
 from penstock.algorithms.hash_table.keys import HashKeys
 from penstock.loop.abi import KEYS, WORDS
 from penstock.runtime.buffers import to_arrow
-from penstock.runtime.kernels import Call, Texts
+from penstock.runtime.kernels import Call, TextKernels
 from penstock.runtime.key_encoding import is_text, values_of, words_of
 from penstock.state.state_table import StateTable, typed
 
@@ -22,7 +22,7 @@ _KEY = "key:"
 class KeyDirectory:
     """Number keys in order of arrival. Without key columns there is one key, number 0."""
 
-    def __init__(self, fields: Sequence[pa.Field], index: Call | None, texts: Texts) -> None:
+    def __init__(self, fields: Sequence[pa.Field], index: Call | None, texts: TextKernels) -> None:
         self.fields, self._index, self._texts = tuple(fields), index, texts
         self.head = np.zeros(WORDS, np.int64)
         self.interners = {field.name: Interner(texts.intern) for field in fields if is_text(field.type)}

@@ -70,7 +70,7 @@ class _Validity:
         return None if self._bits is None else self._bits.buffer()
 
 
-class Column(Protocol):
+class GrowingColumn(Protocol):
     """One growing column."""
 
     def put(self, at: int, array: pa.Array) -> None:
@@ -159,7 +159,7 @@ def can_grow(dtype: pa.DataType) -> bool:
     )
 
 
-def growing(dtype: pa.DataType) -> Column:
+def growing(dtype: pa.DataType) -> GrowingColumn:
     """Return an empty column of a type."""
     if pa.types.is_boolean(dtype):
         return _Booleans(dtype)

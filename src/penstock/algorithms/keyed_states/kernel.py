@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.algorithms.expressions.cells import Cell
 from penstock.algorithms.expressions.columns import Columns
 from penstock.algorithms.expressions.nullability import may_be_null
-from penstock.algorithms.hash_table.group_kernels import HashKeys
+from penstock.algorithms.hash_table.group_kernels import HashGroups
 from penstock.algorithms.monoids import Monoid, Values
 from penstock.algorithms.partials import PRESENT, Finish, Partial, partials_of
 from penstock.algorithms.partials.contribution import contribution
@@ -22,7 +22,7 @@ from penstock.algorithms.sliding.kernel import exact_monoid
 from penstock.algorithms.sliding.slide import Aggregation, Memory, Row, States
 from penstock.expr import nodes as ex
 from penstock.ir.nodes import Reduction
-from penstock.loop.abi import ERRORS, KEYS, NEED_KEYS, NEED_OUTPUT, OUTPUT, STATUS, Binding, Output
+from penstock.loop.abi import ERRORS, KEYS, NEED_KEYS, NEED_OUTPUT, OUTPUT, STATUS, Binding, OutputColumn
 from penstock.loop.build import KernelBuilder
 from penstock.loop.machine import is_text, machine_type
 from penstock.loop.nodes import BOOL, I64, U8, Buffer, Kernel, Operand, Value, const
@@ -67,7 +67,7 @@ class KeyedKernel:
 
     kernel: Kernel
     bindings: tuple[Binding, ...]
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
 
 
 @dataclass
@@ -86,7 +86,7 @@ class KeyedStates(Aggregation):
         self.lo, self.hi, self.first_row = k.scalar("lo"), k.scalar("hi"), k.scalar("first_row")
         self.columns = Columns(k, spec.schema, spec.nullable, spec.interned, spec.time, self.first_row)
         self.key_capacity = k.scalar("key_capacity") if spec.keys else None
-        self.table = HashKeys.declare(k, self.head, len(spec.keys)) if spec.keys else None
+        self.table = HashGroups.declare(k, self.head, len(spec.keys)) if spec.keys else None
         self.capacity = k.scalar("capacity")
         self.out_key = k.buffer("out_key", I64)
         self.out_times = k.buffer("out_first", I64), k.buffer("out_last", I64)
@@ -99,7 +99,7 @@ class KeyedStates(Aggregation):
         """Finish the kernel: all rows are processed."""
         self.leave(0, self.hi)
         outputs = tuple(
-            Output(str(place), values.type, values.name, valid.name)
+            OutputColumn(str(place), values.type, values.name, valid.name)
             for place, (values, valid) in enumerate(self.results)
         )
         return KeyedKernel(self.k.build(), tuple(self.columns.bindings), outputs)

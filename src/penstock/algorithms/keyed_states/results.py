@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.keyed_states.table import Found, KeyedTable
+from penstock.algorithms.keyed_states.table import CompletedStates, KeyedTable
 from penstock.algorithms.sort.sorting import Sorter
 from penstock.algorithms.sorted_partitions.frames import Frames
 from penstock.algorithms.sorted_partitions.results import bound_arrays, by_bounds, by_bounds_and_keys
@@ -29,7 +29,7 @@ class KeyedResults:
     sorter: Sorter
     by_key: bool
 
-    def batches(self, table: KeyedTable, found: Iterable[Found]) -> list[TimedBatch]:
+    def batches(self, table: KeyedTable, found: Iterable[CompletedStates]) -> list[TimedBatch]:
         """Order the results of one run. They are read at once: keys are numbered by the table as it is now."""
         several = list(found)
         if not several:
@@ -45,7 +45,7 @@ class KeyedResults:
         return [TimedBatch(batch if order is None else taken(batch, order), counted=True)]
 
 
-def _joined(several: list[Found]) -> Found:
+def _joined(several: list[CompletedStates]) -> CompletedStates:
     keys, first, last = (
         np.concatenate([getattr(reduction, name) for reduction in several])
         for name in ("keys", "first", "last")
@@ -53,4 +53,4 @@ def _joined(several: list[Found]) -> Found:
     reduced = [
         pa.concat_arrays(column) for column in zip(*(reduction.reduced for reduction in several), strict=True)
     ]
-    return Found(keys, first, last, reduced)
+    return CompletedStates(keys, first, last, reduced)

@@ -11,10 +11,20 @@ import pyarrow as pa
 
 from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.keyed_states.directory import KeyDirectory
-from penstock.loop.abi import DONE, ERRORS, NEED_KEYS, NEED_SLOTS, OUTPUT, STATUS, Binding, Output, numbered
+from penstock.loop.abi import (
+    DONE,
+    ERRORS,
+    NEED_KEYS,
+    NEED_SLOTS,
+    OUTPUT,
+    STATUS,
+    Binding,
+    OutputColumn,
+    numbered,
+)
 from penstock.loop.nodes import I128, Type
 from penstock.runtime.buffers import filled, numpy_type, to_arrow, values_view, words_per_cell
-from penstock.runtime.kernels import Call, Texts
+from penstock.runtime.kernels import Call, TextKernels
 from penstock.runtime.stage import KernelOverflowError
 from penstock.state.state_table import complete
 
@@ -29,7 +39,7 @@ class KeyedCall:
 
     call: Call
     bindings: tuple[Binding, ...]
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
 
 
 class KeyedProgram(Protocol):
@@ -46,12 +56,12 @@ class KeyedProgram(Protocol):
     @property
     def index(self) -> Call | None: ...
     @property
-    def texts(self) -> Texts: ...
+    def texts(self) -> TextKernels: ...
     def kernel(self, nullable: frozenset[str], variant: str, /) -> KeyedCall: ...
 
 
 @dataclass(frozen=True)
-class Found:
+class CompletedStates:
     """Results of a kernel: numbers of keys, times of the first and the last row, and the aggregates."""
 
     keys: np.ndarray
@@ -149,7 +159,7 @@ class KeyedTable:
 
     def run(
         self, batch: pa.RecordBatch, variant: str, given: Mapping[str, object], row_results: bool = False
-    ) -> Iterator[Found]:
+    ) -> Iterator[CompletedStates]:
         """Process the rows of a batch; yield the results, a limited number at a time, or one for each row at once."""
         self._nullable |= {name for name in self.program.columns if batch.column(name).null_count}
         kernel = self.program.kernel(self._nullable, variant)
@@ -200,7 +210,7 @@ class KeyedTable:
             self._outputs = made
         return self._outputs
 
-    def _found(self, kernel: KeyedCall, rows: int) -> Found:
+    def _found(self, kernel: KeyedCall, rows: int) -> CompletedStates:
         few = SEVERAL * rows < self._room
         cut = {name: array[:rows].copy() if few else array[:rows] for name, array in self._outputs.items()}
         if not few:
@@ -209,7 +219,7 @@ class KeyedTable:
             to_arrow(cut[output.values], None if output.valid is None else cut[output.valid], dtype)
             for output, dtype in zip(kernel.outputs, self.program.types, strict=True)
         ]
-        return Found(cut["out_key"], cut["out_first"], cut["out_last"], reduced)
+        return CompletedStates(cut["out_key"], cut["out_first"], cut["out_last"], reduced)
 
     # -- saved states --------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ sliding-window algorithms) only calls `step` and `merge` and reads the flags, ne
 
 from __future__ import annotations
 
-from penstock.algorithms.monoids.base import Hasty, Monoid, Prefix, State, Values
+from penstock.algorithms.monoids.base import Hasty, Monoid, Prefix, StateField, Values
 from penstock.algorithms.monoids.choices import extreme_by, first_or_last
 from penstock.algorithms.monoids.extremes import greatest, least, text_extreme
 from penstock.algorithms.monoids.moments import comoments, moments
@@ -23,7 +23,7 @@ __all__ = [
     "Hasty",
     "Monoid",
     "Prefix",
-    "State",
+    "StateField",
     "Values",
     "comoments",
     "count",

@@ -14,7 +14,7 @@ Alone = Callable[[KernelBuilder, Values], Values]
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StateField:
     """One accumulator field of a pane: its machine type and its value before any row."""
 
     type: Type
@@ -28,7 +28,7 @@ class Prefix:
     `between(k, end, start)` returns that state, and whether the loss of precision makes it unreliable.
     """
 
-    states: tuple[State, ...]
+    states: tuple[StateField, ...]
     step: Combine
     between: Callable[[KernelBuilder, Values, Values], tuple[Values, Value]]
 
@@ -55,7 +55,7 @@ class Monoid:
     """
 
     name: str
-    states: tuple[State, ...]
+    states: tuple[StateField, ...]
     step: Combine
     merge: Combine
     remove: Combine | None = None

@@ -6,7 +6,7 @@ The choice follows a total order of rows, so it is independent of the order in w
 from __future__ import annotations
 
 from penstock.algorithms.expressions.cells import equal, less
-from penstock.algorithms.monoids.base import Monoid, State, Values, either, named
+from penstock.algorithms.monoids.base import Monoid, StateField, Values, either, named
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, U8, Type, Value, const
 from penstock.loop.numbers import limits
@@ -26,7 +26,7 @@ def extreme_by(value: Type, by: Type, largest: bool) -> Monoid:
 
     return Monoid(
         "greatest_by" if largest else "least_by",
-        (State(U8, 0), State(by, 0), State(value, 0), State(U8, 0)),
+        (StateField(U8, 0), StateField(by, 0), StateField(value, 0), StateField(U8, 0)),
         lambda k, state, row: pick(k, state, (const(1, U8), row[1].to(by), row[0].to(value), row[2].to(U8))),
         pick,
     )
@@ -51,7 +51,7 @@ def first_or_last(value: Type, last: bool) -> Monoid:
 
     return Monoid(
         "last" if last else "first",
-        (State(I64, far), State(I64, far), State(value, 0), State(U8, 0)),
+        (StateField(I64, far), StateField(I64, far), StateField(value, 0), StateField(U8, 0)),
         lambda k, state, row: pick(k, state, (row[2], row[3], row[0].to(value), row[1].to(U8))),
         pick,
     )

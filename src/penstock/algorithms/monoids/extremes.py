@@ -6,7 +6,7 @@ import math
 
 from penstock.algorithms.expressions.cells import larger, smaller
 from penstock.algorithms.hash_table.text_kernels import comes_before
-from penstock.algorithms.monoids.base import Hasty, Monoid, State, Values
+from penstock.algorithms.monoids.base import Hasty, Monoid, StateField, Values
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I32, Type, minimum, select
 from penstock.loop.numbers import limits
@@ -17,7 +17,7 @@ def least(type: Type) -> Monoid:
     identity = math.nan if type.is_float else limits(type)[1]
     return Monoid(
         "least",
-        (State(type, identity),),
+        (StateField(type, identity),),
         lambda k, state, values: (smaller(state[0], values[0].to(type)),),
         lambda k, a, b: (smaller(a[0], b[0]),),
         alone=lambda k, values: (values[0].to(type),),
@@ -29,7 +29,7 @@ def _least_number(type: Type) -> Hasty:
     """The minimum without NaN, one vector instruction; an infinite result is doubtful, since it may mean no value."""
     monoid = Monoid(
         "least_number",
-        (State(type, math.inf),),
+        (StateField(type, math.inf),),
         lambda k, state, values: (minimum(values[0].to(type), state[0]),),
         lambda k, a, b: (minimum(b[0], a[0]),),
     )
@@ -41,7 +41,7 @@ def greatest(type: Type) -> Monoid:
     identity = -math.inf if type.is_float else limits(type)[0]
     return Monoid(
         "greatest",
-        (State(type, identity),),
+        (StateField(type, identity),),
         lambda k, state, values: (larger(state[0], values[0].to(type)),),
         lambda k, a, b: (larger(a[0], b[0]),),
         alone=lambda k, values: (values[0].to(type),),
@@ -61,7 +61,7 @@ def text_extreme(column: str, largest: bool) -> Monoid:
 
     return Monoid(
         "last_text" if largest else "first_text",
-        (State(I32, -1),),
+        (StateField(I32, -1),),
         pick,
         pick,
         text=column,

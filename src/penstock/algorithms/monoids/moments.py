@@ -8,18 +8,18 @@ permanently.
 
 from __future__ import annotations
 
-from penstock.algorithms.monoids.base import Monoid, State, Values, either, named, two_sum
+from penstock.algorithms.monoids.base import Monoid, StateField, Values, either, named, two_sum
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import F64, I64, U64, Value, Var, const, select
 
-MEAN = (State(F64, 0.0), State(F64, 0.0))
+MEAN = (StateField(F64, 0.0), StateField(F64, 0.0))
 
 
 def moments(order: int) -> Monoid:
     """Moments of one argument up to the 2nd, 3rd or 4th: count, head and tail of the mean, sums of powers."""
     return Monoid(
         f"moments{order}",
-        (State(I64, 0), *MEAN, *(State(F64, 0.0) for _ in range(order - 1))),
+        (StateField(I64, 0), *MEAN, *(StateField(F64, 0.0) for _ in range(order - 1))),
         _step,
         _merge,
     )
@@ -29,7 +29,7 @@ def comoments() -> Monoid:
     """Moments of two arguments: count, both means, and the sums of the products xx, yy and xy."""
     return Monoid(
         "comoments",
-        (State(I64, 0), *MEAN, *MEAN, State(F64, 0.0), State(F64, 0.0), State(F64, 0.0)),
+        (StateField(I64, 0), *MEAN, *MEAN, StateField(F64, 0.0), StateField(F64, 0.0), StateField(F64, 0.0)),
         _step_pair,
         _merge_pairs,
     )

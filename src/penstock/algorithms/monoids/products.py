@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.algorithms.monoids.base import Monoid, State, Values
+from penstock.algorithms.monoids.base import Monoid, StateField, Values
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import (
     F64,
@@ -37,7 +37,7 @@ def integer_product() -> Monoid:
     """
     return Monoid(
         "product",
-        (State(U64, 1), State(U8, 0)),
+        (StateField(U64, 1), StateField(U8, 0)),
         lambda k, state, values: _times(k, state, _factor(k, values[0])),
         _times,
     )
@@ -85,7 +85,7 @@ def float_product() -> Monoid:
     """A product with a separate exponent: the mantissa is in [1, 2) or [-2, -1), or is 0, inf or NaN."""
     return Monoid(
         "float_product",
-        (State(F64, 1.0), State(I64, 0)),
+        (StateField(F64, 1.0), StateField(I64, 0)),
         lambda k, state, values: _scaled_times(k, state, _normal(k, values[0].to(F64))),
         _scaled_times,
     )

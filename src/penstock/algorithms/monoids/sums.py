@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from penstock.algorithms.monoids.base import Combine, Monoid, Prefix, State, Values, two_sum
+from penstock.algorithms.monoids.base import Combine, Monoid, Prefix, StateField, Values, two_sum
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, F64, I64, I128, U8, Type, Unary, Value, const
 
@@ -13,7 +13,7 @@ def present() -> Monoid:
     """Whether there was any row."""
     return Monoid(
         "present",
-        (State(U8, 0),),
+        (StateField(U8, 0),),
         lambda k, state, values: (const(1, U8),),
         lambda k, a, b: (a[0] | b[0],),
     )
@@ -23,7 +23,7 @@ def count() -> Monoid:
     """The number of values. The value added is 1."""
     return Monoid(
         "count",
-        (State(I64, 0),),
+        (StateField(I64, 0),),
         lambda k, state, values: (state[0] + 1,),
         lambda k, a, b: (a[0] + b[0],),
         remove=lambda k, state, values: (state[0] - 1,),
@@ -37,7 +37,7 @@ def integer_sum(wide: bool) -> Monoid:
     goal = I128 if wide else I64
     return Monoid(
         "wide_sum" if wide else "sum",
-        (State(goal, 0),),
+        (StateField(goal, 0),),
         lambda k, state, values: (state[0] + values[0].to(goal),),
         lambda k, a, b: (a[0] + b[0],),
         remove=lambda k, state, values: (state[0] - values[0].to(goal),),
@@ -53,7 +53,7 @@ def _difference(k: KernelBuilder, a: Values, b: Values) -> Values:
 
 def _exact_prefix(type: Type, step: Combine) -> Prefix:
     return Prefix(
-        (State(type, 0),), step, lambda k, end, start: (_difference(k, end, start), const(False, BOOL))
+        (StateField(type, 0),), step, lambda k, end, start: (_difference(k, end, start), const(False, BOOL))
     )
 
 
@@ -64,12 +64,12 @@ def float_sum() -> Monoid:
     """
     return Monoid(
         "float_sum",
-        (State(F64, 0.0), State(F64, 0.0)),
+        (StateField(F64, 0.0), StateField(F64, 0.0)),
         _compensated,
         _join_compensated,
         in_chunk=_plain_float_sum(),
         alone=lambda k, values: (values[0].to(F64), const(0.0, F64)),
-        prefix=Prefix((State(F64, 0.0),) * 3, _sized, _between),
+        prefix=Prefix((StateField(F64, 0.0),) * 3, _sized, _between),
     )
 
 
@@ -94,7 +94,7 @@ def _between(k: KernelBuilder, end: Values, start: Values) -> tuple[Values, Valu
 def _plain_float_sum() -> Monoid:
     return Monoid(
         "plain_float_sum",
-        (State(F64, 0.0),),
+        (StateField(F64, 0.0),),
         lambda k, state, values: (state[0] + values[0].to(F64),),
         lambda k, a, b: (a[0] + b[0],),
         alone=lambda k, values: (values[0].to(F64),),

@@ -21,14 +21,14 @@ _S = TypeVar("_S", RankPeaks, RankCounts)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class RankStatistic:
     """A statistic of a frame's ranks: "quantile" (at `fraction`), "mode" or "count_distinct"."""
 
     kind: str
     fraction: float = 0.0
 
 
-def build_rank_slide(questions: tuple[Question, ...], shared: bool = False) -> Kernel:
+def build_rank_slide(questions: tuple[RankStatistic, ...], shared: bool = False) -> Kernel:
     """Build the kernel for several statistics, with one structure for all that need the same.
 
     Quantiles read the `places` of rows, distinct unless they are `shared`, and interpolate between the
@@ -41,7 +41,7 @@ def build_rank_slide(questions: tuple[Question, ...], shared: bool = False) -> K
 
 @dataclass
 class _RankSlide:
-    questions: tuple[Question, ...]
+    questions: tuple[RankStatistic, ...]
     shared: bool
     k: KernelBuilder = field(default_factory=lambda: KernelBuilder("rank_slide"))
     structures: dict[str, Structure] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class _RankSlide:
         k.ret(0)
         return k.build()
 
-    def _answer(self, question: Question) -> Callable[[Value], None]:
+    def _answer(self, question: RankStatistic) -> Callable[[Value], None]:
         match question.kind:
             case "quantile":
                 return self._quantile(question.fraction)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.algorithms.order_statistics.ranks import placed, ranked
 from penstock.algorithms.sort.sorting import Sorter
-from penstock.algorithms.sorted_partitions.frames import Frames, Stretch
+from penstock.algorithms.sorted_partitions.frames import FrameRange, Frames
 from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.algorithms.sorted_partitions.reducers import KernelPass, active, chosen, parts
 from penstock.loop.abi import numbered
@@ -75,7 +75,7 @@ class RankReducer:
         self,
         column: pa.Array,
         counts: np.ndarray | None,
-        stretch: Stretch,
+        stretch: FrameRange,
         outputs: Mapping[str, np.ndarray],
     ) -> list[pa.Array]:
         """Compute the results of a block of frames. A mode is a rank within the block, so return its values."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 from penstock.algorithms.expressions.cells import Cell
 from penstock.algorithms.expressions.lowering import Lowering
 from penstock.algorithms.expressions.scope import computed_type
-from penstock.algorithms.monoids import Monoid, State, Values
+from penstock.algorithms.monoids import Monoid, StateField, Values
 from penstock.errors import UnsupportedError
 from penstock.expr import nodes as ex
 from penstock.expr.custom import Definition, argument_column, other_column, state_column
@@ -43,7 +43,7 @@ def custom_monoid(definition: Definition) -> Monoid:
     )
 
 
-def _removal(layout: Layout) -> Callable[[KernelBuilder, Values, Values], Values]:
+def _removal(layout: CustomStateLayout) -> Callable[[KernelBuilder, Values, Values], Values]:
     exprs = layout.definition.remove
     assert exprs is not None
     return lambda k, state, values: layout.step(k, exprs, state, values)
@@ -61,17 +61,17 @@ def result_cell(
 
 
 @lru_cache(maxsize=256)
-def layout_of(definition: Definition) -> Layout:
+def layout_of(definition: Definition) -> CustomStateLayout:
     """Find the components that can become null, and whether any step can fail, by lowering on a scratch kernel."""
     nullable = frozenset(place for place, literal in enumerate(definition.init) if literal.value is None)
     while True:
-        found, fails = _probed(Layout(definition, nullable, fails=False))
+        found, fails = _probed(CustomStateLayout(definition, nullable, fails=False))
         if found <= nullable:
-            return Layout(definition, nullable, fails)
+            return CustomStateLayout(definition, nullable, fails)
         nullable |= found
 
 
-def _probed(layout: Layout) -> tuple[frozenset[int], bool]:
+def _probed(layout: CustomStateLayout) -> tuple[frozenset[int], bool]:
     """Lower every step once; return the components that have a validity, and whether a step can fail."""
     k = KernelBuilder("scratch")
     definition = layout.definition
@@ -87,7 +87,7 @@ def _probed(layout: Layout) -> tuple[frozenset[int], bool]:
 
 
 @dataclass(frozen=True)
-class Layout:
+class CustomStateLayout:
     """The layout of a definition's state in words."""
 
     definition: Definition
@@ -95,14 +95,14 @@ class Layout:
     fails: bool
 
     @property
-    def states(self) -> tuple[State, ...]:
+    def states(self) -> tuple[StateField, ...]:
         inits = [literal.value for literal in self.definition.init]
         values = [
-            State(_stored(computed_type(dtype)), _number(init))
+            StateField(_stored(computed_type(dtype)), _number(init))
             for init, dtype in zip(inits, self.definition.state, strict=True)
         ]
-        valid = [State(U8, int(inits[place] is not None)) for place in sorted(self.nullable)]
-        return (State(U8, 0), *values, *valid, *([State(U8, 0)] if self.fails else []))
+        valid = [StateField(U8, int(inits[place] is not None)) for place in sorted(self.nullable)]
+        return (StateField(U8, 0), *values, *valid, *([StateField(U8, 0)] if self.fails else []))
 
     def components(self, words: Values, column: Callable[[int], ex.Column]) -> dict[str, Cell]:
         """Read the components of a state, by their column names in expressions."""

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from penstock.algorithms.monoids import Monoid, Values
 from penstock.algorithms.sliding.accumulate import fold_known, has_floats
-from penstock.algorithms.sliding.slide import Aggregation, CountSlide, Memory, Scratch, States, scratch
+from penstock.algorithms.sliding.slide import Aggregation, CountSlide, Memory, SlideScratch, States, scratch
 from penstock.loop.nodes import I32, I64, Value, const, minimum
 
 CHUNK = 512  # short frames per chunk: their runs stay in the cache
@@ -46,7 +46,7 @@ def few_runs(slide: CountSlide, size: int) -> bool:
     return size <= most
 
 
-def running(slide: CountSlide) -> tuple[Scratch, ...]:
+def running(slide: CountSlide) -> tuple[SlideScratch, ...]:
     """Emit the loop that adds one row and removes one per frame."""
     k = slide.k
     states = slide.identities("state")
@@ -58,7 +58,7 @@ def running(slide: CountSlide) -> tuple[Scratch, ...]:
     return ()
 
 
-def two_passes(slide: CountSlide) -> tuple[Scratch, ...]:
+def two_passes(slide: CountSlide) -> tuple[SlideScratch, ...]:
     """Emit the loop over blocks of `size` frames: suffixes of the block's rows, then the rows after it."""
     k, size = slide.k, slide.size
     suffix = slide.memory("suffix")
@@ -83,9 +83,9 @@ def _suffixes(slide: CountSlide, suffix: Memory, block: Value) -> None:
         slide.store(suffix, const(last, I64) - distance, front)
 
 
-def short_rows(slide: CountSlide) -> tuple[Scratch, ...]:
+def short_rows(slide: CountSlide) -> tuple[SlideScratch, ...]:
     """Emit the loop that merges each frame from a few runs and a tail."""
-    k, runs = slide.k, Runs(slide, slide.size)
+    k, runs = slide.k, ChunkRuns(slide, slide.size)
     first = k.var("first", slide.begin)
     with k.while_(slide.end - first >= CHUNK + VECTORS):
         runs.emit(slide, first, const(CHUNK, I64), const(runs.length, I64))
@@ -97,7 +97,7 @@ def short_rows(slide: CountSlide) -> tuple[Scratch, ...]:
     return ()
 
 
-class Runs:
+class ChunkRuns:
     """The runs of a chunk of short frames. The last run starts `beyond` rows after the start of the last frame."""
 
     def __init__(self, part: Aggregation, size: int) -> None:
@@ -118,7 +118,7 @@ class Runs:
             slide.emit(k.var("f", first + i), _joined(slide, parts))
 
 
-def lanes(slide: CountSlide) -> tuple[Scratch, ...]:
+def lanes(slide: CountSlide) -> tuple[SlideScratch, ...]:
     """Emit the loop over groups of `width` frames; reduce the remaining frames row by row."""
     k, chunks = slide.k, Blocks(slide)
     block = k.var("block", slide.begin)
@@ -172,7 +172,7 @@ class Blocks:
         return max(bits) <= I32.bits or self.slide.size * sum(bits) <= 8 * _CACHE
 
     @property
-    def needs(self) -> tuple[Scratch, ...]:
+    def needs(self) -> tuple[SlideScratch, ...]:
         """The scratch memory of panes and of cached runs."""
         whole = scratch(self.whole, self.width * (self.panes + 2))
         return (*whole, *scratch(self.kept, self.panes * self.rows))

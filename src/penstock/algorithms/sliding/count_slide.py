@@ -28,7 +28,7 @@ from penstock.algorithms.sliding.count_rows import (
     CHUNK,
     VECTORS,
     Blocks,
-    Runs,
+    ChunkRuns,
     few_rows,
     few_runs,
     lanes,
@@ -37,7 +37,7 @@ from penstock.algorithms.sliding.count_rows import (
     short_rows,
     two_passes,
 )
-from penstock.algorithms.sliding.slide import CountSlide, Scratch, States, scratch
+from penstock.algorithms.sliding.slide import CountSlide, SlideScratch, States, scratch
 from penstock.loop.abi import LANES
 from penstock.loop.nodes import I64, Value, Var, const, minimum, select
 
@@ -45,7 +45,7 @@ from penstock.loop.nodes import I64, Value, Var, const, minimum, select
 _SHORTEST, _MOST_PANES = 4, 2048
 
 
-def count_slide(slide: CountSlide) -> tuple[Scratch, ...]:
+def count_slide(slide: CountSlide) -> tuple[SlideScratch, ...]:
     """Emit the loop over frames in the form that suits the size, the slide and the monoids."""
     k = slide.k
     with k.if_(slide.begin < slide.end):
@@ -57,7 +57,7 @@ def count_slide(slide: CountSlide) -> tuple[Scratch, ...]:
             return (*needs, *_written(slide))
 
 
-def _written(slide: CountSlide) -> tuple[Scratch, ...]:
+def _written(slide: CountSlide) -> tuple[SlideScratch, ...]:
     lighter = lightened(slide)
     return form_of(lighter)(lighter)
 
@@ -97,7 +97,7 @@ def _chain(slide: CountSlide, monoids: Sequence[Monoid]) -> int:
     return longest_chain(replace(slide, monoids=monoids)) if light(monoids) else slide.size
 
 
-def form_of(slide: CountSlide) -> Callable[[CountSlide], tuple[Scratch, ...]]:
+def form_of(slide: CountSlide) -> Callable[[CountSlide], tuple[SlideScratch, ...]]:
     """Choose the loop's form."""
     if slide.every >= slide.size:
         return apart
@@ -114,7 +114,7 @@ def form_of(slide: CountSlide) -> Callable[[CountSlide], tuple[Scratch, ...]]:
     return long_panes if short and many <= _MOST_PANES else panes
 
 
-def _row_by_row(slide: CountSlide) -> Callable[[CountSlide], tuple[Scratch, ...]]:
+def _row_by_row(slide: CountSlide) -> Callable[[CountSlide], tuple[SlideScratch, ...]]:
     if all(monoid.remove for monoid in slide.monoids):
         return running
     if not light(slide.monoids):
@@ -122,7 +122,7 @@ def _row_by_row(slide: CountSlide) -> Callable[[CountSlide], tuple[Scratch, ...]
     return short_rows if few_runs(slide, slide.size) else lanes
 
 
-def apart(slide: CountSlide) -> tuple[Scratch, ...]:
+def apart(slide: CountSlide) -> tuple[SlideScratch, ...]:
     """Emit the loop over frames that share no rows."""
     count = slide.k.var("count", slide.end - slide.begin)
     emit = lambda f, parts: slide.emit(f, parts[0])  # noqa: E731 - a closure of one line
@@ -130,7 +130,7 @@ def apart(slide: CountSlide) -> tuple[Scratch, ...]:
     return ()
 
 
-def running_panes(slide: CountSlide) -> tuple[Scratch, ...]:
+def running_panes(slide: CountSlide) -> tuple[SlideScratch, ...]:
     """Emit the loop that adds one pane and subtracts one per frame; a ring buffer holds the panes."""
     k, ring = slide.k, _Panes(slide)
     total = slide.identities("total")
@@ -147,11 +147,11 @@ def running_panes(slide: CountSlide) -> tuple[Scratch, ...]:
     return scratch(ring.slots, ring.many)
 
 
-def short_panes(slide: CountSlide) -> tuple[Scratch, ...]:
+def short_panes(slide: CountSlide) -> tuple[SlideScratch, ...]:
     """Emit the loop over chunks of frames: reduce the entering panes, then merge the few panes of each frame."""
     k = slide.k
     chunk = PaneChunk(slide, CHUNK)
-    runs = Runs(slide, chunk.many)
+    runs = ChunkRuns(slide, chunk.many)
     first = k.var("first", slide.begin)
     with k.while_(slide.end - first > CHUNK):
         whole = const(CHUNK, I64)
@@ -163,7 +163,7 @@ def short_panes(slide: CountSlide) -> tuple[Scratch, ...]:
     return ()
 
 
-def long_panes(slide: CountSlide) -> tuple[Scratch, ...]:
+def long_panes(slide: CountSlide) -> tuple[SlideScratch, ...]:
     """Emit the loop over blocks of frames: reduce the entering panes, then slide over panes as `lanes` does over rows.
 
     Memory holds only the entering panes, from position 0 on; row numbers of `blocks` are relative to it. The leaving
@@ -225,7 +225,7 @@ class _Entering:
         k.set(self.ready, ahead)
 
 
-def panes(slide: CountSlide) -> tuple[Scratch, ...]:
+def panes(slide: CountSlide) -> tuple[SlideScratch, ...]:
     """Emit the loop over blocks of as many frames as a frame has panes.
 
     A flip turns the panes of the block's first frame into suffixes, in place. After a frame is emitted, the entering

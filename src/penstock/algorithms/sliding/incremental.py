@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from penstock.algorithms.monoids import Values
 from penstock.algorithms.sliding.accumulate import fold_rows
 from penstock.algorithms.sliding.prefix_sums import MOST_ROWS, prefix_of
-from penstock.algorithms.sliding.slide import Aggregation, Emit, Memory, Scratch, scratch
+from penstock.algorithms.sliding.slide import Aggregation, Emit, Memory, SlideScratch, scratch
 from penstock.loop.nodes import BOOL, Buffer, Value, Var, maximum, minimum, select
 
 # Prefixes restart after at least this many rows, so that the recent ones stay in the cache.
@@ -35,7 +35,7 @@ class Carried(ABC):
     def sweep(self, n: Value) -> None: ...
 
     @property
-    def scratch(self) -> tuple[Scratch, ...]:
+    def scratch(self) -> tuple[SlideScratch, ...]:
         return ()
 
 
@@ -112,7 +112,7 @@ class TwoStacks(Carried):
         self.first, self.mid, self.upto = k.var("first", 0), k.var("mid", -1), k.var("upto", 0)
 
     @property
-    def scratch(self) -> tuple[Scratch, ...]:
+    def scratch(self) -> tuple[SlideScratch, ...]:
         return scratch(self.suffix)
 
     def start(self) -> None:
@@ -172,7 +172,7 @@ class PrefixTable:
         self.doubt = k.var("doubt", False, BOOL)
 
     @property
-    def scratch(self) -> tuple[Scratch, ...]:
+    def scratch(self) -> tuple[SlideScratch, ...]:
         return scratch(self.memory)
 
     def start(self, first: Value) -> None:
@@ -238,7 +238,7 @@ class PrefixSums(Carried):
         self.stacks, self.table, self.places = stacks, table, places
 
     @property
-    def scratch(self) -> tuple[Scratch, ...]:
+    def scratch(self) -> tuple[SlideScratch, ...]:
         return self.stacks.scratch
 
     def start(self) -> None:

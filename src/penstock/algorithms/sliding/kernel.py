@@ -18,19 +18,19 @@ from penstock.algorithms.partials.contribution import contribution
 from penstock.algorithms.sliding.count_slide import count_slide
 from penstock.algorithms.sliding.prefix_sums import prefix_sums
 from penstock.algorithms.sliding.recompute import recompute
-from penstock.algorithms.sliding.slide import CountSlide, Row, Scratch, Slide
+from penstock.algorithms.sliding.slide import CountSlide, Row, Slide, SlideScratch
 from penstock.algorithms.sliding.subtract_on_evict import subtract_on_evict
 from penstock.algorithms.sliding.two_stacks import two_stacks
 from penstock.expr.typing import type_of
 from penstock.ir.nodes import Reduction
-from penstock.loop.abi import ERRORS, Binding, Output
+from penstock.loop.abi import ERRORS, Binding, OutputColumn
 from penstock.loop.build import KernelBuilder
 from penstock.loop.machine import machine_type
 from penstock.loop.nodes import BOOL, I32, I64, U8, Buffer, Kernel, Value, const
 from penstock.types.time import Time
 from penstock.types.windows import Count
 
-Algorithm = Callable[[Slide], tuple[Scratch, ...]]
+Algorithm = Callable[[Slide], tuple[SlideScratch, ...]]
 
 # Functions that are not null over no rows; functions that are not null if any row counts.
 DEFINED_WITHOUT_ROWS = frozenset({"count", "custom"})
@@ -46,7 +46,7 @@ COUNT_SLIDE = "count-slide"
 
 
 @dataclass(frozen=True)
-class Shape:
+class FrameShape:
     """Properties of all frames: `dense`: about as many as rows; `may_be_empty`: some may have no rows.
 
     `count` is set for windows of rows in a single sorted partition: positions of frames are then computed.
@@ -67,7 +67,7 @@ class SlideSpec:
     types: tuple[pa.DataType, ...]
     nullable: frozenset[str]
     algorithm: str
-    shape: Shape
+    shape: FrameShape
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,9 @@ class SlideKernel:
     """The kernel, the columns it writes, the bindings of its parameters, and its scratch memory."""
 
     kernel: Kernel
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
     bindings: tuple[Binding, ...]
-    scratch: tuple[Scratch, ...]
+    scratch: tuple[SlideScratch, ...]
 
 
 @lru_cache(maxsize=256)
@@ -151,12 +151,12 @@ class _Sliding:
         k.store(self.head, ERRORS, self.head[ERRORS] | self.errors.to(I64))
         k.ret(0)
         outputs = tuple(
-            Output(str(place), values.type, values.name, None if valid is None else valid.name)
+            OutputColumn(str(place), values.type, values.name, None if valid is None else valid.name)
             for place, (values, valid) in enumerate(zip(self.values, self.valid, strict=True))
         )
         return SlideKernel(k.build(), outputs, tuple(self.columns.bindings), scratch)
 
-    def _slid(self, algebra: Sequence[Monoid]) -> tuple[Scratch, ...]:
+    def _slid(self, algebra: Sequence[Monoid]) -> tuple[SlideScratch, ...]:
         lo, hi = self.bounds
         frames = lo, hi, self.begin, self.end
         slide = Slide(self.k, *frames, algebra, self._row, self._emit, self.spec.shape.dense)
@@ -212,7 +212,7 @@ class _Counting(_Sliding):
     def _bounds(self) -> tuple[Buffer, ...]:
         return ()
 
-    def _slid(self, algebra: Sequence[Monoid]) -> tuple[Scratch, ...]:
+    def _slid(self, algebra: Sequence[Monoid]) -> tuple[SlideScratch, ...]:
         size, every = self._count.size, self._count.every
         return count_slide(
             CountSlide(self.k, size, every, self.begin, self.end, algebra, self._row, self._emit)

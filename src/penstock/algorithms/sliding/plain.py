@@ -24,7 +24,7 @@ Frames = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Algebra:
+class PlainMonoid:
     """A monoid in plain Python."""
 
     identity: State
@@ -38,13 +38,13 @@ class Algebra:
         return reduce(self.add, rows, self.identity)
 
 
-def recompute(rows: Sequence[Any], frames: Frames, algebra: Algebra) -> Iterator[State]:
+def recompute(rows: Sequence[Any], frames: Frames, algebra: PlainMonoid) -> Iterator[State]:
     """Aggregate every frame from its rows."""
     for lo, hi in frames:
         yield algebra.of(rows[lo:hi])
 
 
-def subtract_on_evict(rows: Sequence[Any], frames: Frames, algebra: Algebra) -> Iterator[State]:
+def subtract_on_evict(rows: Sequence[Any], frames: Frames, algebra: PlainMonoid) -> Iterator[State]:
     """Keep one state; subtract rows that leave and add rows that enter."""
     assert algebra.remove is not None
     state, first, last = algebra.identity, 0, 0
@@ -57,14 +57,14 @@ def subtract_on_evict(rows: Sequence[Any], frames: Frames, algebra: Algebra) -> 
         yield state
 
 
-def prefix_sums(rows: Sequence[Any], frames: Frames, algebra: Algebra) -> Iterator[State]:
+def prefix_sums(rows: Sequence[Any], frames: Frames, algebra: PlainMonoid) -> Iterator[State]:
     """Subtract the prefix at a frame's start from the prefix at its end; recompute from rows if that is not exact."""
     before = list(accumulate(rows, algebra.add, initial=algebra.identity))
     for lo, hi in frames:
         yield algebra.of(rows[lo:hi]) if algebra.take is None else algebra.take(before[hi], before[lo])
 
 
-def two_stacks(rows: Sequence[Any], frames: Frames, algebra: Algebra) -> Iterator[State]:
+def two_stacks(rows: Sequence[Any], frames: Frames, algebra: PlainMonoid) -> Iterator[State]:
     """Compute each block of frames from suffixes of its first frame's rows and one state of the later rows."""
     f = 0
     while f < len(frames):
@@ -93,7 +93,7 @@ def count_frames(size: int, every: int, rows: int) -> Frames:
     return [(lo, lo + size) for lo in range(0, rows - size + 1, every)]
 
 
-def panes(rows: Sequence[Any], size: int, every: int, algebra: Algebra) -> Iterator[State]:
+def panes(rows: Sequence[Any], size: int, every: int, algebra: PlainMonoid) -> Iterator[State]:
     """Two stacks over panes of `every` rows, for count windows; each row is added once.
 
     The stacks share one list. After a frame is emitted, the entering pane overwrites its suffix.
@@ -114,7 +114,7 @@ def panes(rows: Sequence[Any], size: int, every: int, algebra: Algebra) -> Itera
         back = algebra.merge(back, pane[g])
 
 
-def running_panes(rows: Sequence[Any], size: int, every: int, algebra: Algebra) -> Iterator[State]:
+def running_panes(rows: Sequence[Any], size: int, every: int, algebra: PlainMonoid) -> Iterator[State]:
     """Keep one state over panes; subtract the pane that leaves and merge the pane that enters."""
     assert algebra.take is not None
     many, rest = divmod(size, every)
@@ -129,7 +129,7 @@ def running_panes(rows: Sequence[Any], size: int, every: int, algebra: Algebra) 
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SortedRanks:
     """The ranks in a frame, sorted, and the count of each."""
 
     ranks: tuple[int, ...]
@@ -145,7 +145,7 @@ class Order:
         return min(self.counts, key=lambda rank: (-self.counts[rank], rank), default=-1)
 
 
-def order_statistics(ranks: Sequence[int], frames: Frames) -> Iterator[Order]:
+def order_statistics(ranks: Sequence[int], frames: Frames) -> Iterator[SortedRanks]:
     """Keep a sorted list and a count of each rank; a negative rank means no value."""
     present: list[int] = []
     counts: Counter[int] = Counter()
@@ -160,4 +160,4 @@ def order_statistics(ranks: Sequence[int], frames: Frames) -> Iterator[Order]:
             insort(present, rank)
             counts[rank] += 1
         first, last = lo, hi
-        yield Order(tuple(present), dict(+counts))
+        yield SortedRanks(tuple(present), dict(+counts))

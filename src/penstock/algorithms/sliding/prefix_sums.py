@@ -11,7 +11,7 @@ whose ends advance row by row, as with regular time, are vectorised.
 from __future__ import annotations
 
 from penstock.algorithms.monoids import Prefix, Values
-from penstock.algorithms.sliding.slide import Aggregation, Scratch, Slide
+from penstock.algorithms.sliding.slide import Aggregation, Slide, SlideScratch
 from penstock.algorithms.sliding.two_stacks import two_stacks
 from penstock.loop.nodes import BOOL, Buffer, Value, Var, minimum, select
 
@@ -21,7 +21,7 @@ MOST_ROWS = 1 << 19
 CHUNK = 64
 
 
-def prefix_sums(slide: Slide) -> tuple[Scratch, ...]:
+def prefix_sums(slide: Slide) -> tuple[SlideScratch, ...]:
     """Emit the loop over rows, the loop over frames, and the fallback to two stacks."""
     k = slide.k
     memory = [
@@ -34,10 +34,10 @@ def prefix_sums(slide: Slide) -> tuple[Scratch, ...]:
         k.set(doubt, slide.hi[slide.end - 1] - first > MOST_ROWS)
         with k.if_(~doubt):
             _subtract(slide, memory, first, doubt)
-    stacks: tuple[Scratch, ...] = ()
+    stacks: tuple[SlideScratch, ...] = ()
     with k.if_(doubt):
         stacks = two_stacks(slide)
-    prefixes = tuple(Scratch(buffer, whole=True) for buffers in memory for buffer in buffers)
+    prefixes = tuple(SlideScratch(buffer, whole=True) for buffers in memory for buffer in buffers)
     return (*prefixes, *stacks)
 
 

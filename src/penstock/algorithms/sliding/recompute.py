@@ -6,10 +6,10 @@ Cost: the sum of the windows' sizes. State: none.
 from __future__ import annotations
 
 from penstock.algorithms.sliding.accumulate import fold_rows
-from penstock.algorithms.sliding.slide import Scratch, Slide
+from penstock.algorithms.sliding.slide import Slide, SlideScratch
 
 
-def recompute(slide: Slide) -> tuple[Scratch, ...]:
+def recompute(slide: Slide) -> tuple[SlideScratch, ...]:
     """Emit the loop over frames."""
     k = slide.k
     with k.for_(slide.begin, slide.end, "f") as f:

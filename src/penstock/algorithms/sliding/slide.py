@@ -27,7 +27,7 @@ Emit = Callable[[Value, Sequence[Values]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Scratch:
+class SlideScratch:
     """A scratch buffer. If `length` is None it has as many elements as the longest frame has rows.
 
     If `whole`, it has one element more than the rows spanned by all frames of a call, whatever `length` is; calls with
@@ -205,9 +205,9 @@ class CountSlide(Aggregation):
         return replace(self, size=size, every=1, monoids=joining, row=row, emit=emit)
 
 
-def scratch(memory: Memory, length: int | None = None) -> tuple[Scratch, ...]:
+def scratch(memory: Memory, length: int | None = None) -> tuple[SlideScratch, ...]:
     """Return the scratch requirements of the buffers of all states."""
-    return tuple(Scratch(buffer, length) for buffers in memory for buffer in buffers)
+    return tuple(SlideScratch(buffer, length) for buffers in memory for buffer in buffers)
 
 
 def _taken(k: KernelBuilder, monoid: Monoid, whole: Values, part: Values) -> Values:

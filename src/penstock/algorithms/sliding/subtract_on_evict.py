@@ -5,11 +5,11 @@ Cost: two steps per row, independent of the windows' size. State: one.
 
 from __future__ import annotations
 
-from penstock.algorithms.sliding.slide import Scratch, Slide, States
+from penstock.algorithms.sliding.slide import Slide, SlideScratch, States
 from penstock.loop.nodes import Value, Var
 
 
-def subtract_on_evict(slide: Slide) -> tuple[Scratch, ...]:
+def subtract_on_evict(slide: Slide) -> tuple[SlideScratch, ...]:
     """Emit the loop over frames: subtract evicted rows, add new rows."""
     k = slide.k
     states = slide.identities("state")

@@ -19,11 +19,11 @@ longest frame, of which only those at starts are written. Merges always have the
 from __future__ import annotations
 
 from penstock.algorithms.sliding.accumulate import fold_rows
-from penstock.algorithms.sliding.slide import Memory, Scratch, Slide, scratch
+from penstock.algorithms.sliding.slide import Memory, Slide, SlideScratch, scratch
 from penstock.loop.nodes import Value, Var, minimum
 
 
-def two_stacks(slide: Slide) -> tuple[Scratch, ...]:
+def two_stacks(slide: Slide) -> tuple[SlideScratch, ...]:
     """Emit the loop over blocks of frames."""
     k = slide.k
     suffix = slide.memory("suffix")

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.algorithms.hash_table.indexer import Indexer
 from penstock.algorithms.kernel_factory import KernelFactory
-from penstock.algorithms.order_statistics.kernel import Question, build_rank_slide
+from penstock.algorithms.order_statistics.kernel import RankStatistic, build_rank_slide
 from penstock.algorithms.order_statistics.rank_cursors import bits_length
 from penstock.algorithms.order_statistics.reducers import (
     RANK,
@@ -21,7 +21,7 @@ from penstock.algorithms.order_statistics.reducers import (
     RankReducer,
 )
 from penstock.algorithms.order_statistics.sliding import memory_length
-from penstock.algorithms.sliding.kernel import COUNT_SLIDE, Shape, SlideSpec, build_slide
+from penstock.algorithms.sliding.kernel import COUNT_SLIDE, FrameShape, SlideSpec, build_slide
 from penstock.algorithms.sort.float_ranks import place_floats
 from penstock.algorithms.sort.is_sorted import falls
 from penstock.algorithms.sort.partition import (
@@ -36,7 +36,7 @@ from penstock.algorithms.sort.ranks import assign_ranks, float_words
 from penstock.algorithms.sort.sorting import Sorter
 from penstock.algorithms.sorted_partitions.frame_reduction import FrameReduction
 from penstock.algorithms.sorted_partitions.partition import Partitioner
-from penstock.algorithms.sorted_partitions.partitions import Layout
+from penstock.algorithms.sorted_partitions.partitions import PartitionLayout
 from penstock.algorithms.sorted_partitions.reducers import (
     Cells,
     CountReducer,
@@ -65,7 +65,7 @@ class FrameReducers:
     time: Time
     reductions: tuple[FrameReduction, ...]
     algorithms: tuple[str, ...]
-    shape: Shape
+    shape: FrameShape
     kernel_factory: KernelFactory
 
     @property
@@ -246,16 +246,16 @@ _OTHERS = frozenset({"first", "last", "list"})
 QUESTIONS = frozenset({"median", "quantile", "mode", "count_distinct"})
 
 
-def _question(reduction: FrameReduction) -> Question:
+def _question(reduction: FrameReduction) -> RankStatistic:
     match reduction.function:
         case "median":
-            return Question("quantile", 0.5)
+            return RankStatistic("quantile", 0.5)
         case "quantile":
             fraction = dict(reduction.options)["q"]
             assert isinstance(fraction, int | float)
-            return Question("quantile", float(fraction))
+            return RankStatistic("quantile", float(fraction))
         case kind:
-            return Question(kind)
+            return RankStatistic(kind)
 
 
 def _column_of(reduction: FrameReduction) -> tuple[int, str, str]:
@@ -276,19 +276,19 @@ def _counts_rows(reduction: FrameReduction) -> bool:
     return not reduction.args and reduction.where is None
 
 
-def shape_of_windows(window: Window, keys: tuple[str, ...]) -> Shape:
+def shape_of_windows(window: Window, keys: tuple[str, ...]) -> FrameShape:
     """Return the shape of the frames of windows, which are never empty."""
     match window:
         case Count() as count:
-            return Shape(count.every <= _FEW_ROWS, count=None if keys else count)
+            return FrameShape(count.every <= _FEW_ROWS, count=None if keys else count)
         case _:
-            return Shape()
+            return FrameShape()
 
 
-def shape_of_look_backs(spans: tuple[LookBack, ...]) -> Shape:
+def shape_of_look_backs(spans: tuple[LookBack, ...]) -> FrameShape:
     """Return the shape of the frames of look-backs, which are empty if they leave out the row itself."""
     itself = all(span.closed in ("right", "both") and not span.delay for span in spans)
-    return Shape(dense=True, may_be_empty=not itself)
+    return FrameShape(dense=True, may_be_empty=not itself)
 
 
 def indexer(kernel_factory: KernelFactory) -> Callable[[int], Indexer]:
@@ -298,9 +298,9 @@ def indexer(kernel_factory: KernelFactory) -> Callable[[int], Indexer]:
 
 def partition_layout(
     keys: tuple[str, ...], columns: tuple[str, ...], kernel_factory: KernelFactory, threads: int
-) -> Layout:
+) -> PartitionLayout:
     """Return the layout that partitions rows by `keys` and copies `columns` along."""
-    return Layout(
+    return PartitionLayout(
         keys,
         columns,
         indexer(kernel_factory),

@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
-from penstock.algorithms.window_grid import Windows
+from penstock.algorithms.window_grid import WindowGrid
 from penstock.errors import WindowError
 from penstock.runtime.buffers import room, ticks_of
 from penstock.runtime.kernels import Call
@@ -48,12 +48,12 @@ class Frames:
     def chosen(self, which: np.ndarray) -> Frames:
         return Frames(self.lo[which], self.hi[which], self.start[which], self.end[which])
 
-    def sweep(self, begin: int, end: int, block: int | None) -> Iterator[Stretch]:
+    def sweep(self, begin: int, end: int, block: int | None) -> Iterator[FrameRange]:
         """Yield the frames begin … end - 1 in order, all at once or about `block` rows at a time."""
         cuts = [begin, end] if block is None else self._cuts(begin, end, block)
         for first, last in pairwise(cuts):
             lo, hi = self.lo[first:last], self.hi[first:last]
-            yield Stretch(first, lo, hi, int((hi - lo).max()))
+            yield FrameRange(first, lo, hi, int((hi - lo).max()))
 
     def _cuts(self, begin: int, end: int, rows: int) -> list[int]:
         """Cut frames about every `rows` rows, and at least several frame lengths: else most rows would be read twice."""
@@ -67,7 +67,7 @@ class Frames:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class FrameRange:
     """Neighbouring frames: the number of the first, their rows lo … hi - 1, and the length of the longest."""
 
     first: int
@@ -184,7 +184,7 @@ class CarriedFraming(Released):
 class GridFraming:
     """Windows on a time grid. A row is late only if all its windows are complete."""
 
-    windows: Windows
+    windows: WindowGrid
     call: Call
     emitted: int = field(default=START_OF_TIME)
 

@@ -16,7 +16,7 @@ from penstock.state.state_table import StateTable, read_scalars, scalars
 from penstock.types.time import Time
 
 
-class Held:
+class HeldRows:
     """Rows buffered until the watermark, with the columns that order rows of equal time. Late rows are dropped and counted."""
 
     def __init__(self, schema: pa.Schema, time: Time, metrics: Metrics) -> None:

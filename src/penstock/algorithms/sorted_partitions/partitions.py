@@ -126,7 +126,7 @@ class InArrivalOrder(SortedPartitions):
 
 
 @dataclass(frozen=True)
-class Layout:
+class PartitionLayout:
     """Partition rows by their keys; `columns` are the ones that windows read, so they are partitioned at once."""
 
     keys: tuple[str, ...]

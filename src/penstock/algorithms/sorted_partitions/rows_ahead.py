@@ -20,7 +20,7 @@ MOST_CHAINS = 8
 
 
 @dataclass
-class Run:
+class SortedRun:
     """Rows in order of time, those of equal time in order of arrival; `arrival` numbers rows by arrival."""
 
     rows: Rows
@@ -29,8 +29,8 @@ class Run:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def part(self, begin: int, end: int) -> Run:
-        return Run(self.rows.part(begin, end), self.arrival[begin:end])
+    def part(self, begin: int, end: int) -> SortedRun:
+        return SortedRun(self.rows.part(begin, end), self.arrival[begin:end])
 
 
 @dataclass
@@ -39,7 +39,7 @@ class RowsAhead:
 
     schema: pa.Schema
     sorter: Sorter
-    chains: list[deque[Run]] = field(default_factory=list)
+    chains: list[deque[SortedRun]] = field(default_factory=list)
     arrived: int = 0
 
     def add(self, rows: Rows) -> None:
@@ -51,7 +51,7 @@ class RowsAhead:
         if not self.sorter.in_order(rows.times, 1):
             order = self.sorter.order(rows.times)
             rows, arrival = rows.chosen(order), arrival[order]
-        self._append(Run(rows, arrival))
+        self._append(SortedRun(rows, arrival))
 
     @property
     def oldest(self) -> int:
@@ -70,7 +70,7 @@ class RowsAhead:
         """All rows, those of equal time in order of arrival; they stay."""
         return self._whole([list(chain) for chain in self.chains])
 
-    def _append(self, run: Run) -> None:
+    def _append(self, run: SortedRun) -> None:
         first = int(run.rows.times[0])
         fitting = [chain for chain in self.chains if int(chain[-1].rows.times[-1]) <= first]
         if fitting:
@@ -84,9 +84,9 @@ class RowsAhead:
         self.chains.sort(key=lambda chain: sum(map(len, chain)), reverse=True)
         merged = _joined([*self.chains.pop(), *self.chains.pop()], self.schema)
         order = np.lexsort((merged.arrival, merged.rows.times))
-        self.chains.append(deque([Run(merged.rows.chosen(order), merged.arrival[order])]))
+        self.chains.append(deque([SortedRun(merged.rows.chosen(order), merged.arrival[order])]))
 
-    def _whole(self, several: list[list[Run]]) -> Rows:
+    def _whole(self, several: list[list[SortedRun]]) -> Rows:
         """The rows of some chains, those of equal time in order of arrival, as they are within a chain."""
         whole = _joined([run for runs in several for run in runs], self.schema)
         if sum(map(bool, several)) < 2:
@@ -94,7 +94,7 @@ class RowsAhead:
         return whole.rows.chosen(np.argsort(whole.arrival, kind="stable"))
 
 
-def _released(chain: deque[Run], watermark: int) -> list[Run]:
+def _released(chain: deque[SortedRun], watermark: int) -> list[SortedRun]:
     """Remove the rows of a chain that are before the watermark."""
     found = []
     while chain and (watermark == END_OF_TIME or int(chain[0].rows.times[-1]) < watermark):
@@ -107,8 +107,8 @@ def _released(chain: deque[Run], watermark: int) -> list[Run]:
     return found
 
 
-def _joined(runs: list[Run], schema: pa.Schema) -> Run:
+def _joined(runs: list[SortedRun], schema: pa.Schema) -> SortedRun:
     if len(runs) == 1:
         return runs[0]
     rows = no_rows(schema).followed_by(*(run.rows for run in runs))
-    return Run(rows, np.concatenate([run.arrival for run in runs] or [np.zeros(0, np.int64)]))
+    return SortedRun(rows, np.concatenate([run.arrival for run in runs] or [np.zeros(0, np.int64)]))

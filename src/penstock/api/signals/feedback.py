@@ -11,7 +11,7 @@ from penstock.api.arguments import shown
 from penstock.api.signals.graph import NOWHEN, Graph
 from penstock.api.signals.pointwise import signal_of
 from penstock.api.signals.signal import Signal
-from penstock.api.tracing import Function
+from penstock.api.tracing import TracedFunction
 from penstock.errors import DurationError, ExpressionTypeError, SignalError, WindowError
 from penstock.expr import nodes
 from penstock.expr.nodes import Field
@@ -68,7 +68,7 @@ def feedback(function: Callable[[Past], Signal], initial: float = 0.0) -> Signal
     >>> pk.feedback(lambda prev: prev * 0.5 + x * 0.5).collect()["value"].to_pylist()
     [4.0, 6.0, 7.0]
     """
-    traced = Function("feedback", function)
+    traced = TracedFunction("feedback", function)
     traced.require(1, "the past results")
     if isinstance(initial, bool) or not isinstance(initial, (int, float)) or not _is_64_bit(initial):
         raise ExpressionTypeError(f"initial= is a number of 64 bits, such as 0.0, not {initial!r:.40}")

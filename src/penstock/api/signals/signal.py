@@ -17,7 +17,7 @@ from penstock.api.signals.pointwise import expression, guarded, pointwise, signa
 from penstock.api.signals.record import SignalRecord
 from penstock.api.signals.windows import Spanned, moved, require_numbers, rolled, shifted, windowed
 from penstock.api.stream import Stream
-from penstock.api.tracing import Function, symbols
+from penstock.api.tracing import TracedFunction, symbols
 from penstock.errors import DurationError, ExpressionTypeError, SignalError, UnknownColumnError
 from penstock.expr import nodes
 from penstock.ir.signals.nodes import VALUE, At, Chop, Resample, at
@@ -171,7 +171,7 @@ class Signal(Operators):
 
     def _traced(self, role: str, function: Callable[..., object]) -> tuple[nodes.Expr, list[nodes.Expr]]:
         """Call a user's function with symbols for the values: one for each, or one for all."""
-        traced, names = Function(role, function), self.values.names
+        traced, names = TracedFunction(role, function), self.values.names
         own = symbols(nodes.Column(at(0, name)) for name in names)
         args: list[object] = [Expr(symbol) for symbol in own]
         if len(names) > 1 and traced.parameters() == 1:

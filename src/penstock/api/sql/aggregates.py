@@ -60,7 +60,7 @@ def _both(first: Expr, second: Expr | None) -> Expr:
 
 
 @dataclass(frozen=True, slots=True)
-class Reduction:
+class AggregateCall:
     """A call of an aggregate as written."""
 
     name: str
@@ -71,7 +71,7 @@ class Reduction:
     ignore_nulls: bool = False
 
 
-def read(node: exp.Expression, text: Text) -> Reduction | None:
+def read(node: exp.Expression, text: Text) -> AggregateCall | None:
     """Read a call of an aggregate with its FILTER, WITHIN GROUP and other clauses; None for another function."""
     where, ordered, ignoring, inner = None, None, False, node
     while not isinstance(inner, exp.Anonymous):
@@ -99,7 +99,7 @@ def read(node: exp.Expression, text: Text) -> Reduction | None:
         for argument in arguments
     ]
     distinct = len(plain) == 1 and isinstance(plain[0], exp.Distinct)
-    return Reduction(
+    return AggregateCall(
         name, tuple(plain[0].expressions if distinct else plain), node, where, distinct, ignoring
     )
 
@@ -113,7 +113,7 @@ def _ordered(order: exp.Expression, text: Text) -> exp.Expression:
     return found
 
 
-def made(reduction: Reduction, translate: Translator) -> Expr:
+def made(reduction: AggregateCall, translate: Translator) -> Expr:
     """Build the aggregate of the fluent API; `translate` translates row expressions."""
     where = None if reduction.where is None else translate(reduction.where)
     name, text = reduction.name, translate.text
@@ -132,7 +132,7 @@ def made(reduction: Reduction, translate: Translator) -> Expr:
     return AGGREGATES[name](*values, where=where)
 
 
-def _own(reduction: Reduction, translate: Translator, where: Expr | None) -> Expr:
+def _own(reduction: AggregateCall, translate: Translator, where: Expr | None) -> Expr:
     """Call a user-defined aggregate; it skips rows with a null anyway, so IGNORE NULLS has no effect."""
     own, text = translate.text.own[reduction.name], translate.text
     if reduction.distinct:
@@ -141,18 +141,18 @@ def _own(reduction: Reduction, translate: Translator, where: Expr | None) -> Exp
     return own(*(translate(argument) for argument in reduction.arguments), where=where)
 
 
-def _check_number(reduction: Reduction, text: Text) -> None:
+def _check_number(reduction: AggregateCall, text: Text) -> None:
     _check(reduction, 2 if reduction.name in _PAIRS | _QUANTILES else 1, text)
 
 
-def _check(reduction: Reduction, wanted: int, text: Text) -> None:
+def _check(reduction: AggregateCall, wanted: int, text: Text) -> None:
     if len(reduction.arguments) != wanted or any(
         isinstance(argument, exp.Star) for argument in reduction.arguments
     ):
         raise text.error(f"{reduction.name} takes {wanted} argument{'s' * (wanted != 1)}", reduction.node)
 
 
-def _count(reduction: Reduction, translate: Translator, where: Expr | None) -> Expr:
+def _count(reduction: AggregateCall, translate: Translator, where: Expr | None) -> Expr:
     arguments: Sequence[exp.Expression] = reduction.arguments
     if len(arguments) > 1:
         raise translate.text.error("count takes one argument, or a star", reduction.node)
@@ -164,7 +164,7 @@ def _count(reduction: Reduction, translate: Translator, where: Expr | None) -> E
     return api.count_distinct(value, where=where) if reduction.distinct else api.count(value, where=where)
 
 
-def _fraction(given: object, reduction: Reduction, text: Text) -> float:
+def _fraction(given: object, reduction: AggregateCall, text: Text) -> float:
     found = given.node if isinstance(given, Expr) else None
     if not isinstance(found, Literal) or not isinstance(found.value, int | float):
         raise text.error("the second argument is a constant from 0 to 1", reduction.node)

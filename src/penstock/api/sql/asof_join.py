@@ -11,7 +11,7 @@ from penstock.api.expr import Expr
 from penstock.api.functions import col
 from penstock.api.names import free_name
 from penstock.api.sql.join_conditions import Equality, Joining
-from penstock.api.sql.scope import Names, Relation, Visible, extended, partition_column
+from penstock.api.sql.scope import ColumnResolver, Relation, Visible, extended, partition_column
 from penstock.api.sql.source_span import Text
 from penstock.expr import nodes as ex
 from penstock.expr.nodes import Column
@@ -90,7 +90,7 @@ def _seen(left: Relation, needed: Sequence[exp.Column] | None, text: Text) -> tu
     """List the left columns that the query references."""
     if needed is None:
         return left.columns
-    names = Names(left, text)
+    names = ColumnResolver(left, text)
     sources = {column.source.lower() for column in left.columns}
     asked = [column for column in needed if not column.table or column.table.lower() in sources]
     return tuple(dict.fromkeys(found for column in asked if (found := names.found(column)) is not None))

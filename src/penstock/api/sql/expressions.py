@@ -16,7 +16,7 @@ from penstock.api.functions import col, lit, when
 from penstock.api.sql import aggregates, scalars
 from penstock.api.sql.durations import as_timedelta, interval
 from penstock.api.sql.like import like
-from penstock.api.sql.scope import Names
+from penstock.api.sql.scope import ColumnResolver
 from penstock.api.sql.source_span import Text
 from penstock.api.sql.types import CHOICES, type_named
 from penstock.expr.show import quoted
@@ -50,7 +50,7 @@ class Translator:
     name. Without `reducing`, aggregates are rejected.
     """
 
-    names: Names
+    names: ColumnResolver
     reducing: bool = False
     outer: Callable[[exp.Column], Expr | None] | None = None
 

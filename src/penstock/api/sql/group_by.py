@@ -13,7 +13,7 @@ from penstock.api.functions import col
 from penstock.api.names import free_name
 from penstock.api.sql.durations import length
 from penstock.api.sql.expressions import Translator
-from penstock.api.sql.scope import Names, Output, Relation, attached
+from penstock.api.sql.scope import ColumnResolver, Relation, SelectOutput, attached
 from penstock.api.sql.source_span import Text
 from penstock.api.sql.window_clauses import Clause
 from penstock.api.stream import Stream
@@ -30,7 +30,7 @@ EDGES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class GroupKey:
     """A grouping value over rows, and its result column."""
 
     node: ex.Expr
@@ -42,12 +42,12 @@ class Grouping:
     """The rows to group, their window and the keys."""
 
     relation: Relation
-    keys: tuple[Key, ...]
+    keys: tuple[GroupKey, ...]
     text: Text
 
     def outer(self, expr: Expr, node: exp.Expression) -> Expr:
         """Replace expressions outside of aggregates by the key or window bound they equal."""
-        names = Names(self.relation, self.text)
+        names = ColumnResolver(self.relation, self.text)
         known: dict[ex.Expr, ex.Expr] = {key.node: Column(key.column) for key in self.keys}
         known |= {column: column for column in known.values()}  # for aliases that were already resolved
 
@@ -84,7 +84,7 @@ def grouping(
             relation = _with_window(meant, relation, text)
         else:
             with text.at(node):
-                keys.append((Translator(Names(relation, text))(meant), node))
+                keys.append((Translator(ColumnResolver(relation, text))(meant), node))
     return _keyed(relation, keys, text)
 
 
@@ -102,20 +102,20 @@ def _meant(
             raise text.error(f"there is no item {node.this} in the SELECT list", node)
         item = select.expressions[place - 1]
         return item.this if isinstance(item, exp.Alias) else item
-    if isinstance(node, exp.Column) and not node.table and Names(relation, text).found(node) is None:
+    if isinstance(node, exp.Column) and not node.table and ColumnResolver(relation, text).found(node) is None:
         return aliases.get(node.name.lower(), node)
     return node
 
 
 def _keyed(relation: Relation, keys: Sequence[tuple[Expr, exp.Expression]], text: Text) -> Grouping:
-    found: list[Key] = []
+    found: list[GroupKey] = []
     taken = {*relation.schema.names, *WINDOW_BOUNDS}
     stream = relation.stream
     for expr, node in keys:
         if any(key.node == expr.node for key in found):
             continue
         if isinstance(expr.node, Column) and expr.node.name not in WINDOW_BOUNDS:
-            found.append(Key(expr.node, expr.node.name))
+            found.append(GroupKey(expr.node, expr.node.name))
             continue
         if expr.node in (Column(WINDOW_START), Column(WINDOW_END)):
             continue  # groups lie in one window anyway
@@ -123,7 +123,7 @@ def _keyed(relation: Relation, keys: Sequence[tuple[Expr, exp.Expression]], text
         taken.add(name)
         with text.at(node):
             stream = stream.with_columns(expr.alias(name))
-        found.append(Key(expr.node, name))
+        found.append(GroupKey(expr.node, name))
     return Grouping(relation.over(stream), tuple(found), text)
 
 
@@ -138,7 +138,7 @@ def _with_window(node: exp.Anonymous, relation: Relation, text: Text) -> Relatio
     if (
         not given
         or not isinstance(given[0], exp.Column)
-        or Names(relation, text).column(given[0]) != relation.time.column
+        or ColumnResolver(relation, text).column(given[0]) != relation.time.column
     ):
         raise text.error(f"the first argument of {name} is the time column of the stream", node)
     lengths = [length(argument, text) for argument in given[1:]]
@@ -169,11 +169,11 @@ def edge(node: exp.Expression) -> str | None:
 
 def aggregated(
     grouping: Grouping,
-    outputs: Sequence[Output],
+    outputs: Sequence[SelectOutput],
     conditions: Sequence[Expr],
     text: Text,
     node: exp.Expression,
-) -> tuple[Relation, list[Output]]:
+) -> tuple[Relation, list[SelectOutput]]:
     """Reduce each window and key; return the result and how outputs read it.
 
     `conditions` are those of HAVING: only rows for which all are true remain.
@@ -182,15 +182,15 @@ def aggregated(
     keys = [key.column for key in grouping.keys]
     taken = {*relation.schema.names, *WINDOW_BOUNDS}
     fields: list[Expr] = []
-    read: list[Output] = []
-    for output in [*outputs, *(Output("having", condition) for condition in conditions)]:
+    read: list[SelectOutput] = []
+    for output in [*outputs, *(SelectOutput("having", condition) for condition in conditions)]:
         if not ex.has_aggregate(output.expr.node):
             read.append(output)
             continue
         name = free_name(output.name, taken)
         taken.add(name)
         fields.append(output.expr.alias(name))
-        read.append(Output(output.name, col(name)))
+        read.append(SelectOutput(output.name, col(name)))
     with text.at(node):
         stream = _reduced(relation, keys, fields or [count().alias(free_name("rows", taken))], text, node)
         having = [item.expr for item in read[len(outputs) :]]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from penstock.api.sql.durations import interval
-from penstock.api.sql.scope import Names
+from penstock.api.sql.scope import ColumnResolver
 from penstock.api.sql.source_span import Text
 from penstock.errors import PenstockError
 from penstock.types.duration import Duration, nanoseconds
@@ -28,7 +28,7 @@ _SIGNS: dict[type[exp.Expression], tuple[bool, bool]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class TimeBound:
     """A bound on the right row's time minus the left row's: nanoseconds, or ticks if time has no unit."""
 
     below: bool
@@ -49,12 +49,12 @@ class _Moment:
 class Clocks:
     """Reads conditions that compare the times of both sides."""
 
-    names: Names
+    names: ColumnResolver
     left: Relation
     right: Relation
     text: Text
 
-    def bounds(self, condition: exp.Expression) -> list[Bound]:
+    def bounds(self, condition: exp.Expression) -> list[TimeBound]:
         """Read a comparison of times, or BETWEEN; empty for other conditions."""
         if isinstance(condition, exp.Between):
             low, high = condition.args["low"], condition.args["high"]
@@ -66,14 +66,14 @@ class Clocks:
 
     def _bound(
         self, first: exp.Expression, second: exp.Expression, sign: type[exp.Expression]
-    ) -> Bound | None:
+    ) -> TimeBound | None:
         one, other = self._moment(first), self._moment(second)
         if one is None or other is None or one.side == other.side:
             return None
         below, exact = _SIGNS[sign]
         if one.side == 1:  # right + a >= left + b
-            return Bound(below, other.moved - one.moved, exact, first)
-        return Bound(not below, one.moved - other.moved, exact, first)
+            return TimeBound(below, other.moved - one.moved, exact, first)
+        return TimeBound(not below, one.moved - other.moved, exact, first)
 
     def _moment(self, node: exp.Expression) -> _Moment | None:
         """Read `time`, `time + interval` and `time - interval`."""
@@ -107,7 +107,7 @@ class Clocks:
         return None
 
 
-def within(bounds: Sequence[Bound], time: Time) -> tuple[Duration, Duration] | None:
+def within(bounds: Sequence[TimeBound], time: Time) -> tuple[Duration, Duration] | None:
     """Return the interval of the bounds; None unless there is one on each side."""
     lower = [bound.limit for bound in bounds if bound.below]
     upper = [bound.limit for bound in bounds if not bound.below]

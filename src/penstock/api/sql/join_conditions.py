@@ -11,8 +11,8 @@ from sqlglot import exp
 from penstock.api.expr import Expr
 from penstock.api.functions import col
 from penstock.api.sql.expressions import Translator
-from penstock.api.sql.interval_join import Bound, Clocks
-from penstock.api.sql.scope import Names, Relation
+from penstock.api.sql.interval_join import Clocks, TimeBound
+from penstock.api.sql.scope import ColumnResolver, Relation
 from penstock.api.sql.source_span import Text
 from penstock.errors import ExpressionTypeError, PenstockError, SchemaMismatchError
 from penstock.expr import nodes as ex
@@ -40,7 +40,7 @@ class Equality:
 
     pairs: list[tuple[Expr, Expr]] = field(default_factory=list)
     rest: list[Expr] = field(default_factory=list)
-    bounds: list[Bound] = field(default_factory=list)
+    bounds: list[TimeBound] = field(default_factory=list)
     strict: list[Expr] = field(default_factory=list)  # bounds that exclude equality
 
     @property
@@ -52,7 +52,7 @@ class Equality:
 
 
 def split(
-    conditions: Sequence[exp.Expression], both: Names, left: Relation, right: Relation
+    conditions: Sequence[exp.Expression], both: ColumnResolver, left: Relation, right: Relation
 ) -> tuple[list[exp.Expression], list[exp.Expression]]:
     """Separate the conditions that reference both sides, and nothing else, from the others."""
     sides = {*left.schema.names}, {*right.schema.names}
@@ -65,7 +65,7 @@ def split(
     return taken, kept
 
 
-def _known(column: exp.Column, names: Names) -> str:
+def _known(column: exp.Column, names: ColumnResolver) -> str:
     try:
         return names.column(column)
     except PenstockError:  # a column of a source that is joined later, or an unknown one
@@ -73,7 +73,7 @@ def _known(column: exp.Column, names: Names) -> str:
 
 
 def equality_of(
-    conditions: Sequence[exp.Expression], both: Names, left: Relation, right: Relation, nearest: bool
+    conditions: Sequence[exp.Expression], both: ColumnResolver, left: Relation, right: Relation, nearest: bool
 ) -> Equality:
     """Read conditions. Time comparisons become bounds if neither side has a window or is a table, or for ASOF joins."""
     text = both.text
@@ -104,7 +104,7 @@ def equality_of(
 
 
 @dataclass(frozen=True, slots=True)
-class _OverBoth(Names):
+class _OverBoth(ColumnResolver):
     """Resolves the columns of both sides."""
 
     right: pa.Schema = pa.schema([])  # noqa: RUF009 - schemas are immutable
@@ -140,7 +140,9 @@ def _sided(condition: Expr, left: set[str]) -> Expr:
 def check_keys(pairs: Sequence[tuple[Expr, Expr]], left: Relation, right: Relation, text: Text) -> None:
     """Reject keys of incomparable types; errors use the names of the query text."""
     for pair in pairs:
-        types = [Names(side, text).type_of(node) for node, side in zip(pair, (left, right), strict=True)]
+        types = [
+            ColumnResolver(side, text).type_of(node) for node, side in zip(pair, (left, right), strict=True)
+        ]
         names = [_written(node, side) for node, side in zip(pair, (left, right), strict=True)]
         for name, dtype in zip(names, types, strict=True):
             if dtype is not None and kind_of(dtype) in ("other", "null"):
@@ -166,4 +168,4 @@ def named_alike(name: exp.Identifier, left: Relation, right: Relation, text: Tex
     """Return the columns that USING names."""
     column = exp.Column(this=name.copy())
     column.this.meta.update(name.meta)
-    return col(Names(left, text).column(column)), col(Names(right, text).column(column))
+    return col(ColumnResolver(left, text).column(column)), col(ColumnResolver(right, text).column(column))

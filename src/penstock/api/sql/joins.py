@@ -12,7 +12,7 @@ from penstock.api.names import free_name
 from penstock.api.sql.asof_join import with_latest, with_nearest
 from penstock.api.sql.interval_join import within
 from penstock.api.sql.join_conditions import Equality, Joining, check_keys, equality_of, named_alike, split
-from penstock.api.sql.scope import Names, Relation, attached, extended
+from penstock.api.sql.scope import ColumnResolver, Relation, attached, extended
 from penstock.api.sql.source_span import Text
 from penstock.expr.nodes import Column
 from penstock.types.windows import JOIN_TIME, LEFT_ROW_KINDS
@@ -29,7 +29,9 @@ def joined(
     """Join two relations, using WHERE conditions on both; return the result and the remaining conditions."""
     left = _renamed(left, {JOIN_TIME: free_name(f"{JOIN_TIME}'", {*left.schema.names, *right.schema.names})})
     right = _apart(left, right)
-    both = Names(replace(left, columns=left.columns + right.columns, times=left.times + right.times), text)
+    both = ColumnResolver(
+        replace(left, columns=left.columns + right.columns, times=left.times + right.times), text
+    )
     open_to_where = join.how == "inner" and not join.nearest
     taken, kept = split(conditions, both, left, right) if open_to_where else ([], list(conditions))
     equality = equality_of([*join.on, *taken], both, left, right, join.nearest)

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from penstock.api.expr import Expr, call
 from penstock.api.names import free_name
-from penstock.api.sql.scope import Names, Relation
+from penstock.api.sql.scope import ColumnResolver, Relation
 from penstock.api.sql.source_span import Text
 from penstock.expr.nodes import Column
 from penstock.types.arrow import kind_of
@@ -21,7 +21,7 @@ from penstock.types.windows import WINDOW_BOUNDS
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class SortKey:
     """The sort key of the rows of a window."""
 
     expr: Expr
@@ -35,7 +35,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class OrderBy:
     """ORDER BY and LIMIT as written."""
 
     parts: tuple[exp.Expression, ...]
@@ -43,14 +43,14 @@ class Order:
     node: exp.Expression | None
 
     @staticmethod
-    def read(select: exp.Select, text: Text) -> Order:
+    def read(select: exp.Select, text: Text) -> OrderBy:
         order, limit = select.args.get("order"), select.args.get("limit")
         parts = () if order is None else tuple(order.expressions)
-        return Order(parts, None if limit is None else _number(limit, text), order or limit)
+        return OrderBy(parts, None if limit is None else _number(limit, text), order or limit)
 
     def key(
         self, translate: Callable[[exp.Expression], Expr], items: Sequence[exp.Expression], text: Text
-    ) -> Key | None:
+    ) -> SortKey | None:
         """Return the key that determines which rows remain; None if there is none."""
         keys = [self._key(part, translate, items, text) for part in self.parts]
         values = [key for key in keys if not key.is_time]
@@ -74,7 +74,7 @@ class Order:
         translate: Callable[[exp.Expression], Expr],
         items: Sequence[exp.Expression],
         text: Text,
-    ) -> Key:
+    ) -> SortKey:
         node = part.this if isinstance(part, exp.Ordered) else part
         if isinstance(node, exp.Literal) and not node.is_string:
             place = int(node.this) if str(node.this).isdigit() else 0
@@ -84,7 +84,7 @@ class Order:
         if part.args.get("desc") and part.args.get("nulls_first"):
             raise text.error("nulls come last", part)
         with text.at(part):
-            return Key(translate(node), bool(part.args.get("desc")), part)
+            return SortKey(translate(node), bool(part.args.get("desc")), part)
 
 
 def _number(limit: exp.Expression, text: Text) -> int:
@@ -95,7 +95,7 @@ def _number(limit: exp.Expression, text: Text) -> int:
     return int(written)
 
 
-def limited(relation: Relation, key: Key, order: Order, text: Text) -> Relation:
+def limited(relation: Relation, key: SortKey, order: OrderBy, text: Text) -> Relation:
     """Keep the first rows of each window."""
     assert order.limit is not None
     hidden = free_name("order", relation.schema.names)
@@ -103,11 +103,11 @@ def limited(relation: Relation, key: Key, order: Order, text: Text) -> Relation:
     return relation.over(stream.top_k(order.limit, by=hidden))
 
 
-def _falling(relation: Relation, key: Key, text: Text) -> Expr:
+def _falling(relation: Relation, key: SortKey, text: Text) -> Expr:
     """Return a descending key, negating an ascending one: the largest rows remain."""
     if key.descending:
         return key.expr
-    dtype = Names(relation, text).type_of(key.expr)
+    dtype = ColumnResolver(relation, text).type_of(key.expr)
     kind = "" if dtype is None else kind_of(dtype)
     if kind in ("int", "uint", "float", "duration"):
         return -key.expr

@@ -59,7 +59,7 @@ class Streaming(Dialect):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedQuery:
     """A parsed query: its tree, and its window clauses by position of the word before them."""
 
     text: Text
@@ -67,7 +67,7 @@ class Reading:
     clauses: Mapping[int, Clause]
 
 
-def read(sql: object, own: Mapping[str, CustomAggregate] | None = None) -> Reading:
+def read(sql: object, own: Mapping[str, CustomAggregate] | None = None) -> ParsedQuery:
     """Parse one query, which may call user-defined aggregates."""
     if not isinstance(sql, str):
         raise SqlError(f"a query is a text, not a {type(sql).__name__}")
@@ -82,7 +82,7 @@ def read(sql: object, own: Mapping[str, CustomAggregate] | None = None) -> Readi
         raise SqlError("the text holds no query")
     tree = with_fields(tree)
     check(tree, text)
-    return Reading(text, tree, clauses)
+    return ParsedQuery(text, tree, clauses)
 
 
 def _tokens(text: Text) -> list[Token]:

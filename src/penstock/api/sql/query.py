@@ -11,7 +11,7 @@ from penstock.api.custom import CustomAggregate
 from penstock.api.expr import Expr
 from penstock.api.functions import col
 from penstock.api.names import Unnamed
-from penstock.api.sql.parse import Reading, read
+from penstock.api.sql.parse import ParsedQuery, read
 from penstock.api.sql.scope import Relation, Visible
 from penstock.api.sql.select import select
 from penstock.api.sql.sources import Environment
@@ -85,7 +85,7 @@ def _called(name: str, stream: Stream) -> Stream:
     return Stream(replace(plan, name=name), {name: data[0]} if data else {})
 
 
-def _refuse_unused(reading: Reading, used: set[int]) -> None:
+def _refuse_unused(reading: ParsedQuery, used: set[int]) -> None:
     for start, clause in reading.clauses.items():
         if start not in used:
             raise reading.text.error_at("a window stands behind a stream, in FROM", clause.start, clause.end)

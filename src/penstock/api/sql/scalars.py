@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from penstock.api.expr import Expr
 from penstock.api.functions import greatest, least, lit, when
-from penstock.api.sql.scope import Names
+from penstock.api.sql.scope import ColumnResolver
 from penstock.api.sql.source_span import Text
 from penstock.expr.nodes import Literal
 from penstock.types.arrow import kind_of
@@ -187,16 +187,16 @@ def special(node: exp.Expression, translate: Translator) -> Expr:
 # --- SQL division -------------------------------------------------------------------------------------
 
 
-def _whole(*values: Expr, names: Names) -> bool:
+def _whole(*values: Expr, names: ColumnResolver) -> bool:
     types = [names.type_of(value) for value in values]
     return all(dtype is not None and kind_of(dtype) in ("int", "uint") for dtype in types)
 
 
-def divided(a: Expr, b: Expr, names: Names) -> Expr:
+def divided(a: Expr, b: Expr, names: ColumnResolver) -> Expr:
     """Divide: integers truncate towards zero, as in standard SQL and in SABER; other numbers as floats."""
     return whole_divided(a, b, names) if _whole(a, b, names=names) else a / b
 
 
-def whole_divided(a: Expr, b: Expr, names: Names) -> Expr:
+def whole_divided(a: Expr, b: Expr, names: ColumnResolver) -> Expr:
     """Divide and truncate the fraction."""
     return a.quotient(b) if _whole(a, b, names=names) else a // b

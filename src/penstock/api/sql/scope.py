@@ -141,7 +141,7 @@ def extended(relation: Relation, columns: dict[str, Expr]) -> Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class ColumnResolver:
     """Resolves columns of a relation. In `grouped` parts of a query, window bounds are columns too."""
 
     relation: Relation
@@ -229,14 +229,14 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class SelectOutput:
     """A result column: its name, and its expression over the input rows."""
 
     name: str
     expr: Expr
 
 
-def project(relation: Relation, outputs: Sequence[Output], source: str, text: Text) -> Relation:
+def project(relation: Relation, outputs: Sequence[SelectOutput], source: str, text: Text) -> Relation:
     """Compute the columns of a SELECT. The time and window of the rows are kept, selected or not."""
     plan = relation.stream.raw_plan
     hidden = dict.fromkeys([*(WINDOW_BOUNDS if relation.carries else ()), relation.time.column])
@@ -263,7 +263,7 @@ def project(relation: Relation, outputs: Sequence[Output], source: str, text: Te
     return replace(relation, stream=stream, columns=tuple(visible), times=times, once=once)
 
 
-def _refuse_twice(outputs: Sequence[Output], text: Text) -> None:
+def _refuse_twice(outputs: Sequence[SelectOutput], text: Text) -> None:
     names = [output.name for output in outputs]
     twice = next(iter(repeated(names)), None)
     if twice is not None:

@@ -14,8 +14,8 @@ from penstock.api.names import free_name
 from penstock.api.sql import aggregates
 from penstock.api.sql.expressions import Translator
 from penstock.api.sql.group_by import Grouping, aggregated, edge, grouping
-from penstock.api.sql.order_by import Order, limited
-from penstock.api.sql.scope import Names, Output, Relation, Visible, attached, project
+from penstock.api.sql.order_by import OrderBy, limited
+from penstock.api.sql.scope import ColumnResolver, Relation, SelectOutput, Visible, attached, project
 from penstock.api.sql.source_span import Text
 from penstock.api.sql.sources import Environment, sources
 from penstock.api.sql.stream_operators import rows_once
@@ -35,7 +35,7 @@ def select(node: exp.Select, environment: Environment, source: str) -> Relation:
     relation, conditions = sources(node, environment)
     relation = _filtered(relation, conditions, text)
     items = _items(node, relation, text)
-    order = Order.read(node, text)
+    order = OrderBy.read(node, text)
     reduces = _reduces(node, text)
     if relation.latest and (reduces or node.args.get("distinct") is None):
         raise text.error(
@@ -55,7 +55,9 @@ def _filtered(relation: Relation, conditions: Sequence[exp.Expression], text: Te
         return replace(_filtered(attached(relation), conditions, text), once=once)
     for condition in conditions:
         with text.at(condition):
-            relation = relation.over(relation.stream.filter(Translator(Names(relation, text))(condition)))
+            relation = relation.over(
+                relation.stream.filter(Translator(ColumnResolver(relation, text))(condition))
+            )
     return relation
 
 
@@ -89,14 +91,14 @@ def _expanded(node: exp.Expression, relation: Relation, text: Text) -> list[Item
             return [Item(_spelled(node, relation, text), node)]
         case exp.Dot():
             with text.at(node):
-                return [Item(Translator(Names(relation, text))(node).name or node.name, node)]
+                return [Item(Translator(ColumnResolver(relation, text))(node).name or node.name, node)]
         case _:
             return [Item(node.sql(normalize_functions="lower"), node)]
 
 
 def _spelled(node: exp.Column, relation: Relation, text: Text) -> str:
     """Return the name of a column as declared, whatever its case in the query."""
-    found = Names(relation, text).found(node)
+    found = ColumnResolver(relation, text).found(node)
     return node.name if found is None else found.name
 
 
@@ -124,20 +126,20 @@ def _reference(visible: Visible) -> exp.Column:
 
 
 def _row_by_row(
-    node: exp.Select, relation: Relation, items: Sequence[Item], order: Order, source: str, text: Text
+    node: exp.Select, relation: Relation, items: Sequence[Item], order: OrderBy, source: str, text: Text
 ) -> Relation:
     if node.args.get("having") is not None:
         raise text.error("HAVING filters groups; without GROUP BY, write WHERE", node.args["having"])
-    translate = Translator(Names(relation, text))
+    translate = Translator(ColumnResolver(relation, text))
     outputs = []
     for item in items:
         with text.at(item.node):
-            outputs.append(Output(item.name, translate(item.node)))
+            outputs.append(SelectOutput(item.name, translate(item.node)))
     if node.args.get("distinct") is not None:
         relation, outputs = _distinct(node, relation, outputs, text)
     aliases = {output.name.lower(): output.expr for output in outputs}
     key = order.key(
-        Translator(Names(relation, text), outer=lambda column: _alias(column, aliases)),
+        Translator(ColumnResolver(relation, text), outer=lambda column: _alias(column, aliases)),
         items_of(items),
         text,
     )
@@ -156,15 +158,15 @@ def items_of(items: Sequence[Item]) -> list[exp.Expression]:
 
 
 def _distinct(
-    node: exp.Select, relation: Relation, outputs: list[Output], text: Text
-) -> tuple[Relation, list[Output]]:
+    node: exp.Select, relation: Relation, outputs: list[SelectOutput], text: Text
+) -> tuple[Relation, list[SelectOutput]]:
     """Reduce each window to its distinct rows; without a window, emit each row at its first occurrence."""
     taken = {*relation.schema.names, "window_start", "window_end"}
-    columns: list[Output] = []
+    columns: list[SelectOutput] = []
     for output in outputs:
         name = free_name(f"{output.name}'", taken)
         taken.add(name)
-        columns.append(Output(name, output.expr))
+        columns.append(SelectOutput(name, output.expr))
     with text.at(node):
         stream = relation.stream.with_columns(*(column.expr.alias(column.name) for column in columns))
         names = [column.name for column in columns]
@@ -175,7 +177,9 @@ def _distinct(
             rows = attached(relation) if relation.window is not None and relation.window.counts else relation
             window = None if rows.window is None else rows.window.window(rows.time)
             stream = rows.stream.window(window, by=names).agg(count().alias(free_name("rows", taken)))
-    made = [Output(output.name, col(column.name)) for output, column in zip(outputs, columns, strict=True)]
+    made = [
+        SelectOutput(output.name, col(column.name)) for output, column in zip(outputs, columns, strict=True)
+    ]
     return replace(relation.over(stream), window=None, latest=False), made
 
 
@@ -183,16 +187,16 @@ def _distinct(
 
 
 def _grouped(
-    node: exp.Select, relation: Relation, items: Sequence[Item], order: Order, source: str, text: Text
+    node: exp.Select, relation: Relation, items: Sequence[Item], order: OrderBy, source: str, text: Text
 ) -> Relation:
     named = {item.name.lower(): item.node for item in items}
     groups = grouping(node, relation, named, text)
-    outputs = [Output(item.name, _outer(item.node, groups, {}, text)) for item in items]
+    outputs = [SelectOutput(item.name, _outer(item.node, groups, {}, text)) for item in items]
     aliases = {output.name.lower(): output.expr for output in outputs}
     having = node.args.get("having")
     conditions = [] if having is None else [_outer(having.this, groups, aliases, text)]
     key = order.key(lambda part: _outer(part, groups, aliases, text), items_of(items), text)
-    further = [] if key is None else [Output("order", key.expr)]
+    further = [] if key is None else [SelectOutput("order", key.expr)]
     made, read = aggregated(groups, [*outputs, *further], conditions, text, node)
     results = read[: len(outputs)]
     if node.args.get("distinct") is not None:
@@ -206,7 +210,7 @@ def _grouped(
 
 def _outer(node: exp.Expression, groups: Grouping, aliases: dict[str, Expr], text: Text) -> Expr:
     """Translate an expression over groups."""
-    names = Names(groups.relation, text, grouped=True)
+    names = ColumnResolver(groups.relation, text, grouped=True)
     bound = edge(node)
     if bound is not None:
         return col(bound)

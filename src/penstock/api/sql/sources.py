@@ -11,8 +11,8 @@ from sqlglot import exp
 from penstock.api.sql.expressions import Translator
 from penstock.api.sql.join_conditions import Joining
 from penstock.api.sql.joins import joined
-from penstock.api.sql.parse import Reading
-from penstock.api.sql.scope import Names, Relation, relation_of, without_window
+from penstock.api.sql.parse import ParsedQuery
+from penstock.api.sql.scope import ColumnResolver, Relation, relation_of, without_window
 from penstock.api.sql.source_span import Text
 from penstock.api.sql.stream_operators import SqlQuery, rows_once
 from penstock.api.sql.window_clauses import Clause
@@ -28,7 +28,7 @@ _KINDS = {"": "inner", "INNER": "inner", "CROSS": "inner", "OUTER": "", "SEMI": 
 class Environment:
     """The scope of a query: streams, relations of WITH, and the window clauses of the text."""
 
-    reading: Reading
+    reading: ParsedQuery
     streams: Mapping[str, Stream]
     relations: Mapping[str, Relation]
     used: set[int]
@@ -179,7 +179,7 @@ def _filtered_first(
     items: Sequence[Relation], conditions: Sequence[exp.Expression], text: Text
 ) -> tuple[list[Relation], list[exp.Expression]]:
     """Filter each source by the conditions on it alone, unless its window counts rows."""
-    every = Names(_all(items), text)
+    every = ColumnResolver(_all(items), text)
     found, left = list(items), []
     for condition in conditions:
         places = {_place(column, items, every) for column in condition.find_all(exp.Column)}
@@ -188,7 +188,7 @@ def _filtered_first(
             left.append(condition)
             continue
         with text.at(condition):
-            predicate = Translator(Names(found[place], text))(condition)
+            predicate = Translator(ColumnResolver(found[place], text))(condition)
             found[place] = found[place].over(found[place].stream.filter(predicate))
     return found, left
 
@@ -206,7 +206,7 @@ def _all(items: Sequence[Relation]) -> Relation:
     return replace(items[0], columns=columns, times=tuple(time for item in items for time in item.times))
 
 
-def _place(column: exp.Column, items: Sequence[Relation], every: Names) -> int | None:
+def _place(column: exp.Column, items: Sequence[Relation], every: ColumnResolver) -> int | None:
     """Return the source of a column, if it is unambiguous."""
     found = every.found(column)
     if found is not None:

@@ -10,7 +10,7 @@ from penstock.ir.signals.nodes import At, Expression, WindowReduction, at
 
 
 @dataclass(slots=True)
-class Merged:
+class FusedAccesses:
     """The accesses and reductions of the fused expression, deduplicated."""
 
     accesses: list[At] = field(default_factory=list)
@@ -56,7 +56,7 @@ def composed(outer: Expression, inner: dict[str, Expression]) -> Expression:
     >>> made.accesses, made.fields[0].expr == Call("sub", (Column("0.v"), Column("1.v")))
     ((At(source='a', shift=0), At(source='a', shift=5)), True)
     """
-    merged = Merged()
+    merged = FusedAccesses()
     columns: dict[str, ex.Expr] = {}
     for i, access in enumerate(outer.accesses):
         if access.source in inner:

@@ -46,11 +46,11 @@ from penstock.ir.signals.reach import reach
 from penstock.ir.signals.scope import reduced_types, scope
 
 Row = dict[str, Any]
-Samples = Mapping[str, Sequence["Sample"]]
+Samples = Mapping[str, Sequence["SignalSample"]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SignalSample:
     """One row of an input: its time, its end if the row has one, and its columns."""
 
     time: int
@@ -66,7 +66,7 @@ def intervals(program: Program, key: Row, samples: Samples) -> list[Row]:
 
     `samples` maps the name of each Sampled object to its samples.
     """
-    signals = Signals(program, samples)
+    signals = KeySignals(program, samples)
     found: list[Row] = []
     for t in signals.ticks:
         value = signals.value(program.output, t)
@@ -91,7 +91,7 @@ def _same(interval: Row, value: Row) -> bool:
 
 
 @dataclass
-class Signals:
+class KeySignals:
     """The objects of a program, evaluated for one key."""
 
     program: Program
@@ -326,12 +326,12 @@ def _covered(over: WindowReduction, t: int, samples: Iterable[int]) -> list[int]
             return [s for s in samples if grid <= s < grid + size]
 
 
-def _held(this: Object, body: Sampled, samples: Sequence[Sample], t: int) -> Row:
+def _held(this: Object, body: Sampled, samples: Sequence[SignalSample], t: int) -> Row:
     """Return the value that holds at an instant; of several samples the last, or their `resolve` reduction."""
     starts = sorted({sample.time for sample in samples})
     following = {start: after for start, after in zip_longest(starts, starts[1:]) if start is not None}
 
-    def until(sample: Sample) -> int | None:
+    def until(sample: SignalSample) -> int | None:
         return _end(sample, body, following[sample.time])
 
     holding = [
@@ -356,7 +356,7 @@ OVERLAP = (
 )
 
 
-def _end(sample: Sample, body: Sampled, following: int | None) -> int | None:
+def _end(sample: SignalSample, body: Sampled, following: int | None) -> int | None:
     match body.hold:
         case _ if body.hold.until is not None:
             return sample.until

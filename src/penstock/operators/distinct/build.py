@@ -7,8 +7,8 @@ from collections.abc import Callable
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.sorted_partitions.build import indexer, partition_layout, sorter
 from penstock.algorithms.sorted_partitions.frame_kernels import run_starts
-from penstock.algorithms.sorted_partitions.held_rows import Held
-from penstock.operators.distinct.runs import Runs
+from penstock.algorithms.sorted_partitions.held_rows import HeldRows
+from penstock.operators.distinct.runs import DistinctRuns
 from penstock.operators.distinct.stage import DistinctStage
 from penstock.operators.sorted_windows.stage import SortedWindowStage
 from penstock.physical import nodes as ph
@@ -24,7 +24,7 @@ def distinct(
         return _runs(op, op.within, node, kernel_factory)
     sort, keys = sorter(kernel_factory), indexer(kernel_factory)
     return lambda context: DistinctStage(
-        Held(given.schema, node.clock, context.metrics),
+        HeldRows(given.schema, node.clock, context.metrics),
         op.subset,
         op.keep,
         sort,
@@ -36,7 +36,7 @@ def _runs(
     op: ph.Distinct, within: int, node: ph.Node, kernel_factory: KernelFactory
 ) -> Callable[[Context], Stage]:
     """Return the constructor of the stage that keeps one row of each run."""
-    runs = Runs(within, op.keep, kernel_factory.call("run_starts", run_starts))
+    runs = DistinctRuns(within, op.keep, kernel_factory.call("run_starts", run_starts))
     repeats_rows = op.keep == "last"  # a run's first row is emitted once the watermark passes it
 
     def make(context: Context) -> SortedWindowStage:

@@ -14,7 +14,7 @@ from penstock.runtime.stage import END_OF_TIME
 
 
 @dataclass(frozen=True)
-class Runs(Released):
+class DistinctRuns(Released):
     """Runs of rows in partitions of equal rows. `call` marks where runs begin."""
 
     within: int

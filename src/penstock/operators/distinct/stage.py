@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.algorithms.hash_table.indexer import Indexer
 from penstock.algorithms.sort.sorting import Sorter
-from penstock.algorithms.sorted_partitions.held_rows import Held
+from penstock.algorithms.sorted_partitions.held_rows import HeldRows
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.loop.abi import numbered
 from penstock.runtime.buffers import indices
@@ -33,7 +33,7 @@ class DistinctStage:
 
     def __init__(
         self,
-        held: Held,
+        held: HeldRows,
         subset: Sequence[str],
         keep: str,
         sorter: Sorter,

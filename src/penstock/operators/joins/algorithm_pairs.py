@@ -19,7 +19,7 @@ from penstock.operators.joins.results import MOST_PAIRS, NULL_ROW, Residual, joi
 from penstock.operators.joins.window_pairs import Batch, Pairing, PartitionPairing, numbers_of
 from penstock.operators.joins.windows import Placed
 from penstock.runtime.buffers import values_view
-from penstock.runtime.join_metrics import Chosen
+from penstock.runtime.join_metrics import ChosenAlgorithm
 
 FEW_ROWS = 1 << 12  # windows with fewer rows are joined in one call, by partition
 MANY_PAIRS = 16  # pairs with equal keys per row, above which the condition's bounds are searched
@@ -46,7 +46,7 @@ class AlgorithmPairing:
     band: Sorting | None = None
     instead: Pairing | None = field(default=None, init=False)  # replaced the joiner in the last window
 
-    def chosen(self) -> Chosen:
+    def chosen(self) -> ChosenAlgorithm:
         """Return the algorithm that joined the last window."""
         return self.ordered.chosen if self.instead is None else self.instead.chosen()
 

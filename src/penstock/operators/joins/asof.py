@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.operators.joins.partitions import Kernels, Numbers, number_keys
-from penstock.operators.joins.results import NULL_ROW, Emitted, Results, RowByRow, Shape, Waits
+from penstock.operators.joins.results import NULL_ROW, Emitted, JoinShape, Results, RowByRow, Waits
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
 EVERYTHING = -1  # the kernel's value for no limit
@@ -22,7 +22,7 @@ class AsofMatcher(RowByRow):
     tolerance: int | None
     exact: bool
     keys: tuple[tuple[str, ...], tuple[str, ...]]
-    shape: Shape
+    shape: JoinShape
     kernels: Kernels
 
     @property

@@ -13,7 +13,7 @@ from penstock.algorithms.joins.adapt.tree import IN_ORDER
 from penstock.algorithms.joins.adapt.window_statistics import WindowStatistics
 from penstock.algorithms.joins.joiner import Pairs
 from penstock.operators.joins.ordered_output import Ordered
-from penstock.runtime.join_metrics import Chosen
+from penstock.runtime.join_metrics import ChosenAlgorithm
 
 
 class AutoInOrder:
@@ -27,7 +27,7 @@ class AutoInOrder:
         self, joiners: Callable[[str], Ordered], chooser: JoinChooser, arrival: Callable[[int], float]
     ) -> None:
         self._joiners, self._chooser, self._arrival = cache(joiners), chooser, arrival
-        self.chosen = Chosen("npj")
+        self.chosen = ChosenAlgorithm("npj")
 
     def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
         """Return the pairs of equal codes; with `outer`, unmatched left rows have -1."""
@@ -42,15 +42,15 @@ class AutoInOrder:
 
     def met(self, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
         """Return a mask of the left rows that have a match, by one table; other algorithms would list the pairs."""
-        self.chosen = Chosen("npj")
+        self.chosen = ChosenAlgorithm("npj")
         return self._joiners("npj").met(left, right, threads)
 
     def _joiner(self, left: np.ndarray, right: np.ndarray, threads: int) -> Ordered:
         self.chosen = self._choose(left, right, threads)
         return self._joiners(self.chosen.algorithm)
 
-    def _choose(self, left: np.ndarray, right: np.ndarray, threads: int) -> Chosen:
+    def _choose(self, left: np.ndarray, right: np.ndarray, threads: int) -> ChosenAlgorithm:
         if not len(left) or not len(right):
-            return Chosen("npj")
+            return ChosenAlgorithm("npj")
         glance = WindowStatistics(left, right, self._arrival(len(left) + len(right)), threads)
         return replace(self._chooser.choose(glance, IN_ORDER), seen=glance.known)

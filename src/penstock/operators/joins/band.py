@@ -17,9 +17,9 @@ from penstock.operators.joins.partitions import Kernels, Laid, Numbers, Ranges
 from penstock.operators.joins.results import Residual, parts_of
 from penstock.operators.joins.window_pairs import Batch, PartitionPairing
 from penstock.runtime.buffers import values_view
-from penstock.runtime.join_metrics import Chosen
+from penstock.runtime.join_metrics import ChosenAlgorithm
 
-BY_SORTING = Chosen("sorting")
+BY_SORTING = ChosenAlgorithm("sorting")
 
 
 Slices = list[tuple[tuple[int, int], tuple[int, int]]]
@@ -27,7 +27,7 @@ Side = Callable[[pa.RecordBatch], list[pa.Array]]
 
 
 @dataclass(frozen=True)
-class Ends:
+class BandValues:
     """The compared values: for each bound, those of the left rows, and those of the right rows, which increase
     with the right column.
 
@@ -70,7 +70,7 @@ class BandPairing:
     kernels: Kernels
     keyed: bool = False
 
-    def chosen(self) -> Chosen:
+    def chosen(self) -> ChosenAlgorithm:
         return BY_SORTING
 
     def parts(self, batch: Batch) -> Iterator[Pairs]:
@@ -86,15 +86,15 @@ class BandPairing:
         for own, other in parts_of(ranges, self.residual, batch.left, batch.right, self.kernels):
             yield in_order(own, other, rows, self.kernels)
 
-    def _ends(self, batch: Batch) -> Ends:
+    def _ends(self, batch: Batch) -> BandValues:
         left, right = (
             [_numbers(bound) for bound in bounds(rows.batch)]
             for bounds, rows in zip(self.bounds, (batch.left, batch.right), strict=True)
         )
         known = reduce(np.logical_and, (there for _, there in left))
-        return Ends([values for values, _ in left], [values for values, _ in right], self.lower, known)
+        return BandValues([values for values, _ in left], [values for values, _ in right], self.lower, known)
 
-    def _ranges(self, batch: Batch, ends: Ends, windows: Slices) -> Ranges:
+    def _ranges(self, batch: Batch, ends: BandValues, windows: Slices) -> Ranges:
         """Find the right rows that each left row matches; right rows are listed by window, in search order."""
         values, there = _numbers(batch.right.batch.column(self.column))
         search = self._by_key(batch.numbers()) if self.keyed else _by_value
@@ -118,7 +118,7 @@ class BandPairing:
         """
 
         def search(
-            ends: Ends, here: slice, some: np.ndarray, values: np.ndarray
+            ends: BandValues, here: slice, some: np.ndarray, values: np.ndarray
         ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             ranks, one_of_each, rank = np.unique(values, return_index=True, return_inverse=True)
             width = len(ranks) + 1
@@ -131,12 +131,12 @@ class BandPairing:
         return search
 
 
-Search = Callable[[Ends, slice, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
+Search = Callable[[BandValues, slice, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 """From bounds, left rows and the right ones of their window to these in order, and where what is met begins and ends."""
 
 
 def _by_value(
-    ends: Ends, here: slice, some: np.ndarray, values: np.ndarray
+    ends: BandValues, here: slice, some: np.ndarray, values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Search right rows sorted by the column."""
     ordered = some[np.argsort(values, kind="stable")]

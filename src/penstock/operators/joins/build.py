@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.keyed_states.build import CompiledStates, keyed_spec
 from penstock.algorithms.keyed_states.kernel import KeyedKernel, KeyedSpec
-from penstock.algorithms.sliding.kernel import Shape as FrameShape
+from penstock.algorithms.sliding.kernel import FrameShape
 from penstock.algorithms.sort.partition import count_partitions, fill_partitions
 from penstock.algorithms.sorted_partitions.build import FrameReducers, indexer, sorter
 from penstock.algorithms.sorted_partitions.results import Reductions
@@ -33,12 +33,12 @@ from penstock.operators.joins.build_windows import grid_of, overlapping_windows,
 from penstock.operators.joins.completion import gives_left_rows
 from penstock.operators.joins.eager import EagerJoinStage, Parts, whole_numbers
 from penstock.operators.joins.gather_columns import Gather
-from penstock.operators.joins.held_sides import HeldSides, Output
+from penstock.operators.joins.held_sides import HeldSides, JoinOutput
 from penstock.operators.joins.incremental import IncrementalJoinStage, IncrementalMatcher, LiveSide
 from penstock.operators.joins.incremental_asof import IncrementalAsof
 from penstock.operators.joins.incremental_interval import IncrementalInterval
 from penstock.operators.joins.incremental_rolling import IncrementalRolling
-from penstock.operators.joins.incremental_sessions import IncrementalSessions
+from penstock.operators.joins.incremental_sessions import IncrementalSessionJoin
 from penstock.operators.joins.interval import IntervalMatcher
 from penstock.operators.joins.kernels.asof import next_rows
 from penstock.operators.joins.kernels.gather import gather, gather_later
@@ -50,12 +50,12 @@ from penstock.operators.joins.large_windows import PairingJoin, RunMatcher, Wind
 from penstock.operators.joins.lookup import LookupStage
 from penstock.operators.joins.overlapping_windows import OverlapMatcher
 from penstock.operators.joins.partitions import Kernels
-from penstock.operators.joins.results import Residual, Shape
+from penstock.operators.joins.results import JoinShape, Residual
 from penstock.operators.joins.rolling import RollingMatcher
 from penstock.operators.joins.sliding import SlidingMatcher
 from penstock.operators.joins.stage import JoinStage, Matcher, Port
 from penstock.operators.joins.window_pairs import PartitionPairing, WindowMatcher
-from penstock.operators.joins.window_report import Watch
+from penstock.operators.joins.window_report import WindowReport
 from penstock.operators.joins.windows import GridWindows
 from penstock.operators.rows.build import CompiledRows
 from penstock.operators.rows.stage import RowsStage
@@ -64,7 +64,7 @@ from penstock.physical.band_conditions import Band, band_of, bounds_of
 from penstock.physical.split_joins import condition_columns, condition_of
 from penstock.physical.split_windows import frame_reductions
 from penstock.runtime.buffers import values_view
-from penstock.runtime.join_metrics import Chosen, JoinMetrics, JoinReport
+from penstock.runtime.join_metrics import ChosenAlgorithm, JoinMetrics, JoinReport
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context
 from penstock.runtime.stage import Stage, TimedBatch
@@ -135,7 +135,7 @@ class _Build:
 
     def _incremental_matcher(self, kernels: Kernels, context: Context) -> IncrementalMatcher:
         call, op = self.kernel_factory.call, self.op
-        output = Output.of(self._shape, kernels.threads)
+        output = JoinOutput.of(self._shape, kernels.threads)
         schemas = self.left.schema, self.right.schema
         match op.pairing:
             case ph.Nearest(direction=direction, tolerance=tolerance, exact=exact):
@@ -155,7 +155,7 @@ class _Build:
                 sides = HeldSides(schemas, self._keys, kernels, incremental_sessions.PER_KEY, null_keys=True)
                 matcher = self._matcher(kernels, context, None)
                 join = call("session_join", session_join)
-                return IncrementalSessions(gap, sides, matcher, join, call("link_rows", link_rows))
+                return IncrementalSessionJoin(gap, sides, matcher, join, call("link_rows", link_rows))
             case ph.Around(lo=lo, hi=hi, reductions=reductions):
                 sides = HeldSides(schemas, self._keys, kernels, incremental_rolling.PER_KEY)
                 spec = keyed_spec(sides.stores[1].schema, self.right.clock, (), frame_reductions(reductions))
@@ -196,7 +196,7 @@ class _Build:
             paths,
         )
 
-    def _note(self, metrics: Metrics, chosen: Chosen, window: JoinMetrics, windows: int = 1) -> None:
+    def _note(self, metrics: Metrics, chosen: ChosenAlgorithm, window: JoinMetrics, windows: int = 1) -> None:
         for reports in (metrics.joins, self.reports):
             reports.setdefault(self.node.id, JoinReport()).add(chosen, window, windows)
 
@@ -210,8 +210,8 @@ class _Build:
         return tuple(one for one, _ in self.op.on), tuple(other for _, other in self.op.on)
 
     @property
-    def _shape(self) -> Shape:
-        return Shape(self.op.columns, self.node.schema, self._gather)
+    def _shape(self) -> JoinShape:
+        return JoinShape(self.op.columns, self.node.schema, self._gather)
 
     @property
     def _gather(self) -> Gather:
@@ -278,7 +278,7 @@ class _Build:
         bounds = (WINDOW_START, WINDOW_END) if carried else ()
         keys = (*self._keys[0], *bounds), (*self._keys[1], *bounds)
         partitions = PartitionPairing(residual, carried, kernels)
-        watch = Watch(partial(self._note, context.metrics))
+        watch = WindowReport(partial(self._note, context.metrics))
         band = None if residual is None or carried else self._band(residual, partitions, context)
         several = overlapping_windows(pairing)
         if several is not None:
@@ -297,7 +297,7 @@ class _Build:
         plain: SlidingMatcher,
         partitions: PartitionPairing,
         band: BandPairing | None,
-        watch: Watch,
+        watch: WindowReport,
         arrivals: Arrivals | None,
     ) -> Matcher:
         """Match large windows, named algorithms and conditions without keys one window at a time, all else at once."""
@@ -317,7 +317,7 @@ class _Build:
         self,
         partitions: PartitionPairing,
         band: BandPairing | None,
-        watch: Watch,
+        watch: WindowReport,
         arrivals: Arrivals | None,
     ) -> WindowJoin:
         """Return the join of one large window, on all threads or on one."""

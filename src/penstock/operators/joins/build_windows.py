@@ -13,7 +13,7 @@ from penstock.operators.joins.windows import (
     GridWindows,
     SessionWindows,
     WholeWindow,
-    Windows,
+    WindowKind,
 )
 from penstock.types.calendar import calendar_bounds
 from penstock.types.windows import (
@@ -48,7 +48,7 @@ def grid_of(grid: TimeWindow) -> Grid:
     return Grid(grid.size, grid.every, grid.offset)
 
 
-def windows_apart(domain: Window, kernels: Kernels) -> Windows:
+def windows_apart(domain: Window, kernels: Kernels) -> WindowKind:
     """Return the windows of a join in which each row is in at most one."""
     match domain:
         case TimeWindow():

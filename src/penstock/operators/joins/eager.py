@@ -19,11 +19,11 @@ from penstock.algorithms.sorted_partitions.rows import Rows, rows_back
 from penstock.operators.joins.algorithm_pairs import is_whole
 from penstock.operators.joins.completion import alone, left_rows, preserves
 from penstock.operators.joins.partitions import Kernels
-from penstock.operators.joins.results import NULL_ROW, Residual, Results, Shape, joined_pairs, satisfying
+from penstock.operators.joins.results import NULL_ROW, JoinShape, Residual, Results, joined_pairs, satisfying
 from penstock.operators.joins.stage import Port
 from penstock.operators.joins.windows import GridWindows
 from penstock.runtime.buffers import flags, indices, values_view
-from penstock.runtime.join_metrics import Chosen, JoinMetrics
+from penstock.runtime.join_metrics import ChosenAlgorithm, JoinMetrics
 from penstock.runtime.stage import START_OF_TIME, TimedBatch
 from penstock.state.rows import in_order, kept_rows, rows_of
 from penstock.state.state_table import StateTable, read_scalars, scalars
@@ -137,7 +137,7 @@ class OpenWindow:
         if self._run is None:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         found = self._new(self._run.close())
-        self._parts.note(self._run.chosen or Chosen(self._parts.joiner.name), self._run.metrics)
+        self._parts.note(self._run.chosen or ChosenAlgorithm(self._parts.joiner.name), self._run.metrics)
         self._run = None
         return found
 
@@ -223,11 +223,11 @@ class Parts:
     how: str
     keys: Keys
     residual: Residual | None
-    shape: Shape
+    shape: JoinShape
     kernels: Kernels
     whole: bool
     null_row: tuple[Rows, Rows]
-    note: Callable[[Chosen, JoinMetrics], None]
+    note: Callable[[ChosenAlgorithm, JoinMetrics], None]
 
     def open(self) -> EagerRun:
         return self.joiner.open(self.kernels.threads)

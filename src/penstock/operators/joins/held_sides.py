@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.algorithms.keyed_states.row_store import NULL_KEY, KeyNumbers, RowStore
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.operators.joins.partitions import Kernels
-from penstock.operators.joins.results import Results, Shape
+from penstock.operators.joins.results import JoinShape, Results
 from penstock.runtime.buffers import room
 
 NONE = -1
@@ -77,17 +77,17 @@ class HeldSides:
 
 
 @dataclass(frozen=True)
-class Output:
+class JoinOutput:
     """Result batches from rows without dictionaries."""
 
-    shape: Shape
+    shape: JoinShape
     schema: pa.Schema
     threads: int
 
     @staticmethod
-    def of(shape: Shape, threads: int) -> Output:
+    def of(shape: JoinShape, threads: int) -> JoinOutput:
         fields = [pa.field(column.name, _value_type(column.type)) for column in shape.schema]
-        return Output(replace(shape, schema=pa.schema(fields)), shape.schema, threads)
+        return JoinOutput(replace(shape, schema=pa.schema(fields)), shape.schema, threads)
 
     def batches(self, results: Results, left: Rows, right: Rows) -> Iterator[pa.RecordBatch]:
         """Return the result batches of pairs of rows."""

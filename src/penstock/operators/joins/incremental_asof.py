@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.algorithms.keyed_states.row_store import FEWEST_DEAD, NULL_KEY, RowStore
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.operators.joins.asof import EVERYTHING
-from penstock.operators.joins.held_sides import NONE, HeldSides, Output
+from penstock.operators.joins.held_sides import NONE, HeldSides, JoinOutput
 from penstock.operators.joins.incremental import decoded
 from penstock.operators.joins.results import Results, Waits
 from penstock.runtime.buffers import longer
@@ -30,7 +30,7 @@ class IncrementalAsof:
     tolerance: int | None
     exact: bool
     sides: HeldSides
-    output: Output
+    output: JoinOutput
     last_before: Call
     next_rows: Call
     marks: np.ndarray = field(init=False, default_factory=lambda: np.zeros(4, np.int64))

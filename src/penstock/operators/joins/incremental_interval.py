@@ -12,7 +12,7 @@ from penstock.algorithms.joins.joiner import Pairs
 from penstock.algorithms.keyed_states.row_store import RowStore
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.operators.joins.completion import alone, gives_left_rows, left_rows, preserves, with_alone
-from penstock.operators.joins.held_sides import HeldSides, Output, fitting
+from penstock.operators.joins.held_sides import HeldSides, JoinOutput, fitting
 from penstock.operators.joins.results import MOST_PAIRS, Residual, Results, Waits, satisfying
 from penstock.runtime.buffers import room
 from penstock.runtime.kernels import Call
@@ -47,7 +47,7 @@ class IncrementalInterval:
     how: str
     residual: Residual | None
     sides: HeldSides
-    output: Output
+    output: JoinOutput
     join: Call
     link: Call
     decided: list[int] = field(init=False, default_factory=lambda: [0, 0])

@@ -23,7 +23,7 @@ _CHUNK = 256
 
 
 @dataclass
-class IncrementalSessions:
+class IncrementalSessionJoin:
     """The rows of both sides in open sessions; `matcher` joins those of complete ones."""
 
     gap: int

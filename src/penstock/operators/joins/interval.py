@@ -20,10 +20,10 @@ from penstock.operators.joins.partitions import Kernels, Laid, Ranges, find, lay
 from penstock.operators.joins.results import (
     MOST_PAIRS,
     Emitted,
+    JoinShape,
     Residual,
     Results,
     RowByRow,
-    Shape,
     Waits,
     pairs_of,
     satisfying,
@@ -59,7 +59,7 @@ class IntervalMatcher(RowByRow):
     how: str
     keys: tuple[tuple[str, ...], tuple[str, ...]]
     residual: Residual | None
-    shape: Shape
+    shape: JoinShape
     kernels: Kernels
 
     @property

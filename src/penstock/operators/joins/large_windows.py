@@ -27,7 +27,7 @@ from penstock.operators.joins.completion import (
     with_alone,
 )
 from penstock.operators.joins.partitions import Kernels
-from penstock.operators.joins.results import NULL_ROW, Emitted, InWindows, Results, Shape
+from penstock.operators.joins.results import NULL_ROW, Emitted, InWindows, JoinShape, Results
 from penstock.operators.joins.window_pairs import (
     Batch,
     Pairing,
@@ -36,15 +36,15 @@ from penstock.operators.joins.window_pairs import (
     arranged_parts,
     numbers_of,
 )
-from penstock.operators.joins.window_report import Watch
-from penstock.operators.joins.windows import Placed, Run
+from penstock.operators.joins.window_report import WindowReport
+from penstock.operators.joins.windows import Placed, WindowRows
 from penstock.runtime.buffers import room
 from penstock.runtime.stage import END_OF_TIME
 from penstock.runtime.threads import ahead
 
 LARGE = 1 << 20  # rows of a window that justify all threads
 
-JoinRun = Callable[[Run], Iterator[pa.RecordBatch]]
+JoinRun = Callable[[WindowRows], Iterator[pa.RecordBatch]]
 
 
 class OneWindow(Protocol):
@@ -60,8 +60,8 @@ class WindowJoin:
 
     pairing: AlgorithmPairing
     how: str
-    shape: Shape
-    watch: Watch
+    shape: JoinShape
+    watch: WindowReport
     alone: Callable[[], AlgorithmPairing]  # makes an equal pairing for one thread
     made: list[AlgorithmPairing] = field(default_factory=list)  # made so far; their buffers are reused
 
@@ -69,7 +69,9 @@ class WindowJoin:
         codes = self.pairing.codes(left, right)
         return lambda run: self.batches(run, left, right, codes)
 
-    def several(self, runs: Sequence[Run], left: Rows, right: Rows, codes: Pairs) -> Iterator[pa.RecordBatch]:
+    def several(
+        self, runs: Sequence[WindowRows], left: Rows, right: Rows, codes: Pairs
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the results of windows in order; join several windows concurrently where that is faster."""
         if not self._side_by_side(runs):
             yield from (batch for run in runs for batch in self.batches(run, left, right, codes))
@@ -82,12 +84,12 @@ class WindowJoin:
         found = (join.batches(run, left, right, codes) for join, run in zip(cycle(joins), runs, strict=False))
         yield from ahead(found, threads)
 
-    def _side_by_side(self, runs: Sequence[Run]) -> bool:
+    def _side_by_side(self, runs: Sequence[WindowRows]) -> bool:
         """Whether one thread per window is faster than all threads per window, which synchronise often."""
         many = len(runs) >= self.pairing.kernels.threads > 1 and self.pairing.residual is None
         return many and all(run.rows < LARGE for run in runs)
 
-    def batches(self, run: Run, left: Rows, right: Rows, codes: Pairs) -> Iterator[pa.RecordBatch]:
+    def batches(self, run: WindowRows, left: Rows, right: Rows, codes: Pairs) -> Iterator[pa.RecordBatch]:
         """Yield the results of a window with contiguous rows; `codes` covers all rows."""
         one, other = left.part(*run.left), right.part(*run.right)
         mine, its = codes[0][slice(*run.left)], codes[1][slice(*run.right)]
@@ -135,14 +137,14 @@ class PairingJoin:
     pairing: Pairing
     how: str
     keys: tuple[tuple[str, ...], tuple[str, ...]]
-    shape: Shape
+    shape: JoinShape
     kernels: Kernels
-    watch: Watch
+    watch: WindowReport
 
     def over(self, left: Rows, right: Rows) -> JoinRun:
         return lambda run: self.batches(run, left, right)
 
-    def batches(self, run: Run, left: Rows, right: Rows) -> Iterator[pa.RecordBatch]:
+    def batches(self, run: WindowRows, left: Rows, right: Rows) -> Iterator[pa.RecordBatch]:
         """Yield the results of a window."""
         one, other = left.part(*run.left), right.part(*run.right)
         placed = one_window(len(one)), one_window(len(other))
@@ -177,7 +179,7 @@ class RunMatcher(InWindows):
         due = [run for run, done in zip(runs, complete, strict=True) if done]
         return self._results(due, left, right), *kept
 
-    def _results(self, runs: Sequence[Run], left: Rows, right: Rows) -> Iterator[pa.RecordBatch]:
+    def _results(self, runs: Sequence[WindowRows], left: Rows, right: Rows) -> Iterator[pa.RecordBatch]:
         codes: Pairs | None = None
         always = self.join.pairing.always
         for large, some in groupby(runs, lambda run: always or run.rows >= FEW_ROWS):
@@ -187,7 +189,7 @@ class RunMatcher(InWindows):
             codes = codes or self.join.pairing.codes(left, right)
             yield from self.join.several(list(some), left, right, codes)
 
-    def _together(self, runs: list[Run], left: Rows, right: Rows) -> Iterable[pa.RecordBatch]:
+    def _together(self, runs: list[WindowRows], left: Rows, right: Rows) -> Iterable[pa.RecordBatch]:
         """Join small consecutive windows in one call."""
         one, other = (
             left.part(*_around(run.left for run in runs)),
@@ -204,7 +206,7 @@ def _around(spans: Iterator[tuple[int, int]]) -> tuple[int, int]:
 
 
 def framed(
-    results: Results, run: Run, left: Rows, right: Rows, shape: Shape, threads: int
+    results: Results, run: WindowRows, left: Rows, right: Rows, shape: JoinShape, threads: int
 ) -> Iterator[pa.RecordBatch]:
     """Return the results of one window as batches, with the window's bounds."""
     results.start, results.end = (_constant(bound, len(results)) for bound in (run.start, run.end))

@@ -13,7 +13,7 @@ from penstock.algorithms.sorted_partitions.rows import Rows, joined
 from penstock.operators.joins.completion import alone, gives_left_rows, left_rows, partnered
 from penstock.operators.joins.ordered_output import with_alone_in_order
 from penstock.operators.joins.partitions import Kernels, find, lay, number_keys
-from penstock.operators.joins.results import Residual, Results, Shape, pairs_of, satisfying
+from penstock.operators.joins.results import JoinShape, Residual, Results, pairs_of, satisfying
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import TimedBatch
 from penstock.state.state_table import StateTable
@@ -47,7 +47,7 @@ class LookupStage:
     how: str
     keys: tuple[tuple[str, ...], tuple[str, ...]]
     residual: Residual | None
-    shape: Shape
+    shape: JoinShape
     schema: pa.Schema
     kernels: Kernels
     metrics: Metrics

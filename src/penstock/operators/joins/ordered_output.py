@@ -12,14 +12,14 @@ from penstock.algorithms.joins.joiner import Joiner, Pairs
 from penstock.operators.joins.completion import unmatched, with_alone
 from penstock.operators.joins.partitions import Kernels, lay
 from penstock.operators.joins.results import NULL_ROW, joined_pairs
-from penstock.runtime.join_metrics import Chosen
+from penstock.runtime.join_metrics import ChosenAlgorithm
 
 
 class Ordered(Protocol):
     """A joiner of one window at a time."""
 
     @property
-    def chosen(self) -> Chosen:
+    def chosen(self) -> ChosenAlgorithm:
         """The algorithm that joined the last window, and the reason."""
 
     def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
@@ -42,8 +42,8 @@ class PutInOrder:
     kernels: Kernels
 
     @property
-    def chosen(self) -> Chosen:
-        return Chosen(self.joiner.name)
+    def chosen(self) -> ChosenAlgorithm:
+        return ChosenAlgorithm(self.joiner.name)
 
     def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
         """Return the pairs of equal codes; with `outer`, also unmatched left rows, paired with NULL_ROW."""

@@ -14,8 +14,8 @@ from penstock.algorithms.sorted_partitions.reducers import ranges
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.operators.joins.large_windows import OneWindow
 from penstock.operators.joins.results import Emitted, InWindows
-from penstock.operators.joins.sliding import Held, SlidingMatcher, clipped
-from penstock.operators.joins.windows import Run
+from penstock.operators.joins.sliding import SlidingMatcher, WindowSpans, clipped
+from penstock.operators.joins.windows import WindowRows
 
 ROWS_A_WINDOW = 16  # new rows, on average: with fewer, sorting each window costs more than it saves
 
@@ -42,7 +42,7 @@ class OverlapMatcher(InWindows):
         windows = self.plain.windows
         windows.prepare(left.times, right.times)
         after, upto = windows.complete(before), windows.complete(watermark)
-        held = [Held(*windows.held(rows.times, side)) for side, rows in enumerate((left, right))]
+        held = [WindowSpans(*windows.held(rows.times, side)) for side, rows in enumerate((left, right))]
         now = [clipped(run, after, upto) for run in held]
         numbers = np.unique(np.concatenate([ranges(span.first, span.first + span.counts) for span in now]))
         small = len(numbers) * self.least > len(left) + len(right)
@@ -52,7 +52,7 @@ class OverlapMatcher(InWindows):
         made = (batch for run in self._runs(numbers, now) for batch in join(run))
         return made, *self.plain.kept(left, right, held, upto, watermark)
 
-    def _runs(self, numbers: np.ndarray, held: list[Held]) -> list[Run]:
+    def _runs(self, numbers: np.ndarray, held: list[WindowSpans]) -> list[WindowRows]:
         """Return the rows of each window: the first and the last window that holds a row both increase with its
         time.
         """
@@ -65,4 +65,4 @@ class OverlapMatcher(InWindows):
         ]
         starts, ends = (bound.tolist() for bound in self.plain.windows.bounds(numbers))
         spans = [list(zip(*cut, strict=True)) for cut in cuts]
-        return [Run(*row) for row in zip(starts, ends, *spans, strict=True)]
+        return [WindowRows(*row) for row in zip(starts, ends, *spans, strict=True)]

@@ -73,7 +73,7 @@ class Results:
 
 
 @dataclass(frozen=True)
-class Shape:
+class JoinShape:
     """The columns of a join's result, and the kernels that gather their values."""
 
     columns: tuple[JoinColumn, ...]

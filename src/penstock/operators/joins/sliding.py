@@ -23,9 +23,9 @@ from penstock.operators.joins.results import (
     NULL_ROW,
     Emitted,
     InWindows,
+    JoinShape,
     Residual,
     Results,
-    Shape,
     pairs_of,
 )
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
@@ -129,7 +129,7 @@ class CalendarOverlap:
 
 
 @dataclass(frozen=True)
-class Held:
+class WindowSpans:
     """The first and last window that holds each row of a side, among the windows to emit."""
 
     first: np.ndarray
@@ -145,7 +145,7 @@ class Held:
 class _Near:
     """Candidate rows of both sides, the windows of all rows, and the right candidates near each left one."""
 
-    now: list[Held]
+    now: list[WindowSpans]
     some: list[np.ndarray]
     rows: list[Rows]
     found: Ranges
@@ -179,7 +179,7 @@ class SlidingMatcher(InWindows):
     how: str
     keys: tuple[tuple[str, ...], tuple[str, ...]]
     residual: Residual | None
-    shape: Shape
+    shape: JoinShape
     kernels: Kernels
 
     def completes(self, before: int, watermark: int) -> bool:
@@ -188,14 +188,14 @@ class SlidingMatcher(InWindows):
     def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
         self.windows.prepare(left.times, right.times)
         after, upto = self.windows.complete(before), self.windows.complete(watermark)
-        held = [Held(*self.windows.held(rows.times, side)) for side, rows in enumerate((left, right))]
+        held = [WindowSpans(*self.windows.held(rows.times, side)) for side, rows in enumerate((left, right))]
         kept = self.kept(left, right, held, upto, watermark)
         if after == upto or not (len(left) or len(right)):
             return [], *kept
         return self._made(left, right, held, after, upto), *kept
 
     def _made(
-        self, left: Rows, right: Rows, held: list[Held], after: int, upto: int
+        self, left: Rows, right: Rows, held: list[WindowSpans], after: int, upto: int
     ) -> Iterator[pa.RecordBatch]:
         threads = self.kernels.threads
         if gives_left_rows(self.how):
@@ -211,7 +211,7 @@ class SlidingMatcher(InWindows):
             yield from self.shape.batches(self._results(near), left, right, threads)
 
     def kept(
-        self, left: Rows, right: Rows, held: list[Held], upto: int, watermark: int
+        self, left: Rows, right: Rows, held: list[WindowSpans], upto: int, watermark: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Retain the rows of open windows; for semi and anti joins, also the right rows that pending left rows
         may match.
@@ -222,7 +222,7 @@ class SlidingMatcher(InWindows):
             open_yet[1] |= right.times > max(watermark - past - future - 2, START_OF_TIME)
         return open_yet[0], open_yet[1]
 
-    def are_many(self, left: Rows, right: Rows, now: list[Held]) -> bool:
+    def are_many(self, left: Rows, right: Rows, now: list[WindowSpans]) -> bool:
         """Whether there are at least as many results as (row, window) pairs, and too many for one batch."""
         return self._near(left, right, now).results() >= max(
             MOST_PAIRS, sum(int(span.counts.sum()) for span in now)
@@ -246,7 +246,9 @@ class SlidingMatcher(InWindows):
         start, end = self.windows.bounds(window[order])
         return Results(left[order], right[order], start, end)
 
-    def _near(self, left: Rows, right: Rows, now: list[Held], some: list[np.ndarray] | None = None) -> _Near:
+    def _near(
+        self, left: Rows, right: Rows, now: list[WindowSpans], some: list[np.ndarray] | None = None
+    ) -> _Near:
         """Find the rows near enough to share a window, among rows inside a window or among `some` of each side."""
         some = some or [np.flatnonzero(span.counts) for span in now]
         rows = [
@@ -266,7 +268,7 @@ class SlidingMatcher(InWindows):
         pairs = pairs_of(near.found, self.residual, near.rows[0], near.rows[1], self.kernels)
         return near.some[0][pairs[0]], near.some[1][pairs[1]]
 
-    def _chosen(self, left: Rows, right: Rows, held: list[Held], after: int, upto: int) -> Results:
+    def _chosen(self, left: Rows, right: Rows, held: list[WindowSpans], after: int, upto: int) -> Results:
         """Return left rows whose last window is now complete and which match in some window (semi) or in none
         (anti).
         """
@@ -281,13 +283,13 @@ class SlidingMatcher(InWindows):
         return Results(*alone(rows, 0), *self.windows.bounds(mine.last[rows]))
 
 
-def clipped(held: Held, after: int, upto: int) -> Held:
+def clipped(held: WindowSpans, after: int, upto: int) -> WindowSpans:
     first = held.first if after == START_OF_TIME else np.maximum(held.first, after + 1)
-    return Held(first, np.minimum(held.last, upto))
+    return WindowSpans(first, np.minimum(held.last, upto))
 
 
 def _alone(
-    held: Held, side: int, rows: np.ndarray, windows: np.ndarray
+    held: WindowSpans, side: int, rows: np.ndarray, windows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the rows of a side in windows where they are unmatched; `rows` match in `windows`."""
     counts = held.counts

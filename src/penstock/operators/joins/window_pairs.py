@@ -18,18 +18,18 @@ from penstock.operators.joins.results import (
     NULL_ROW,
     Emitted,
     InWindows,
+    JoinShape,
     Residual,
     Results,
-    Shape,
     joined_pairs,
     parts_of,
 )
-from penstock.operators.joins.window_report import Watch
-from penstock.operators.joins.windows import Placed, Windows
-from penstock.runtime.join_metrics import Chosen
+from penstock.operators.joins.window_report import WindowReport
+from penstock.operators.joins.windows import Placed, WindowKind
+from penstock.runtime.join_metrics import ChosenAlgorithm
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
-IN_PARTITIONS = Chosen("partitions")
+IN_PARTITIONS = ChosenAlgorithm("partitions")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Pairing(Protocol):
     def parts(self, batch: Batch) -> Iterator[Pairs]:
         """Yield pairs in parts, by left row."""
 
-    def chosen(self) -> Chosen:
+    def chosen(self) -> ChosenAlgorithm:
         """Return the algorithm that found the last pairs."""
 
 
@@ -60,7 +60,7 @@ class PartitionPairing:
     carried: bool
     kernels: Kernels
 
-    def chosen(self) -> Chosen:
+    def chosen(self) -> ChosenAlgorithm:
         return IN_PARTITIONS
 
     def parts(self, batch: Batch) -> Iterator[Pairs]:
@@ -79,13 +79,13 @@ class PartitionPairing:
 class WindowMatcher(InWindows):
     """Joins in non-overlapping windows."""
 
-    windows: Windows
+    windows: WindowKind
     pairing: Pairing
     how: str
     keys: tuple[tuple[str, ...], tuple[str, ...]]
-    shape: Shape
+    shape: JoinShape
     kernels: Kernels
-    watch: Watch
+    watch: WindowReport
 
     def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
         known: list[Numbers] = []

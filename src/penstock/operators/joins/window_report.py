@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TypeVar
 
-from penstock.runtime.join_metrics import Chosen, JoinMetrics
+from penstock.runtime.join_metrics import ChosenAlgorithm, JoinMetrics
 
-Note = Callable[[Chosen, JoinMetrics, int], None]  # the algorithm, its measurements, the number of windows
+Note = Callable[
+    [ChosenAlgorithm, JoinMetrics, int], None
+]  # the algorithm, its measurements, the number of windows
 Part = TypeVar("Part", bound=Sized)
 
 
 @dataclass(frozen=True)
-class Watch:
+class WindowReport:
     """Measures complete windows: a pair's latency is the time since the join of its window began."""
 
     note: Note
@@ -23,7 +25,7 @@ class Watch:
     _noting: Lock = field(default_factory=Lock, compare=False)  # windows may end on several threads
 
     def parts(
-        self, rows: int, chosen: Callable[[], Chosen], found: Iterator[Part], windows: int = 1
+        self, rows: int, chosen: Callable[[], ChosenAlgorithm], found: Iterator[Part], windows: int = 1
     ) -> Iterator[Part]:
         """Pass on the results of some windows part by part, and measure the time to find each part.
 

@@ -34,7 +34,7 @@ ROWS_A_RUN = 256  # windows with fewer rows, on average, are not joined one at a
 
 
 @dataclass(frozen=True)
-class Run:
+class WindowRows:
     """A window, and the range of rows of each side that lie in it."""
 
     start: int
@@ -47,11 +47,11 @@ class Run:
         return self.left[1] - self.left[0] + self.right[1] - self.right[0]
 
 
-def runs_between(starts: np.ndarray, ends: np.ndarray, times: Sequence[np.ndarray]) -> list[Run]:
+def runs_between(starts: np.ndarray, ends: np.ndarray, times: Sequence[np.ndarray]) -> list[WindowRows]:
     """Return the windows with rows at times from start to end; rows are in order of time."""
     cuts = [np.searchsorted(time, bounds) for time in times for bounds in (starts, ends)]
     rows = zip(*(cut.tolist() for cut in (starts, ends, *cuts)), strict=True)
-    runs = [Run(start, end, (a, b), (c, d)) for start, end, a, b, c, d in rows]
+    runs = [WindowRows(start, end, (a, b), (c, d)) for start, end, a, b, c, d in rows]
     return [run for run in runs if run.rows]
 
 
@@ -61,7 +61,7 @@ def first_and_last(left: Rows, right: Rows) -> tuple[int, int] | None:
     return (min(int(times[0]) for times in some), max(int(times[-1]) for times in some)) if some else None
 
 
-class Windows(Protocol):
+class WindowKind(Protocol):
     """One kind of window."""
 
     def place(self, left: Rows, right: Rows, numbers: Callable[[], Numbers]) -> tuple[Placed, Placed]:
@@ -73,7 +73,7 @@ class Windows(Protocol):
     def completes(self, before: int, watermark: int) -> bool:
         """Whether windows may have become complete between two watermarks."""
 
-    def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
+    def runs(self, left: Rows, right: Rows, *, always: bool) -> list[WindowRows] | None:
         """Return the windows, if the rows of each are contiguous and numerous (or `always`); else None."""
 
 
@@ -110,7 +110,7 @@ class GridWindows(Closing):
         start = times - into
         return Placed(start, start + grid.size, into < grid.size)
 
-    def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
+    def runs(self, left: Rows, right: Rows, *, always: bool) -> list[WindowRows] | None:
         around, grid = first_and_last(left, right), self.grid
         if around is None:
             return []
@@ -145,7 +145,7 @@ class CalendarWindows(Closing):
         known = np.maximum(place, 0)
         return Placed(starts[known], ends[known], (place >= 0) & (times < ends[known]))
 
-    def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
+    def runs(self, left: Rows, right: Rows, *, always: bool) -> list[WindowRows] | None:
         around = first_and_last(left, right)
         if around is None:
             return []
@@ -191,7 +191,7 @@ class SessionWindows:
     def completes(self, before: int, watermark: int) -> bool:
         return True
 
-    def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
+    def runs(self, left: Rows, right: Rows, *, always: bool) -> list[WindowRows] | None:
         """Return None: sessions of different keys interleave."""
         return None
 
@@ -211,7 +211,7 @@ class CarriedWindows(Closing):
         known = [bound.is_valid().to_numpy(zero_copy_only=False) for bound in (start, end)]
         return Placed(ticks_of(start), ticks_of(end), known[0] & known[1])
 
-    def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
+    def runs(self, left: Rows, right: Rows, *, always: bool) -> list[WindowRows] | None:
         """Return the windows if rows are in window order, as rows with the windows of a grid are."""
         mine, its = (_carried_runs(self._side(side), always) for side in (left, right))
         if mine is None or its is None:
@@ -222,7 +222,9 @@ class CarriedWindows(Closing):
         ):
             return None
         nothing = 0, 0
-        return [Run(*window, mine.get(window, nothing), its.get(window, nothing)) for window in windows]
+        return [
+            WindowRows(*window, mine.get(window, nothing), its.get(window, nothing)) for window in windows
+        ]
 
 
 class WholeWindow:
@@ -244,12 +246,12 @@ class WholeWindow:
     def completes(self, before: int, watermark: int) -> bool:
         return watermark == END_OF_TIME
 
-    def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
+    def runs(self, left: Rows, right: Rows, *, always: bool) -> list[WindowRows] | None:
         around = first_and_last(left, right)
         if around is None:
             return []
         within_reach(np.array(around), 0, 1)
-        return [Run(around[0], around[1] + 1, (0, len(left)), (0, len(right)))]
+        return [WindowRows(around[0], around[1] + 1, (0, len(left)), (0, len(right)))]
 
 
 def _carried_runs(placed: Placed, always: bool) -> dict[tuple[int, int], tuple[int, int]] | None:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from penstock.algorithms.sorted_partitions.frames import Frames, Released, Stretch
+from penstock.algorithms.sorted_partitions.frames import FrameRange, Frames, Released
 from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.runtime.buffers import room
 from penstock.runtime.kernels import Call
@@ -93,14 +93,14 @@ class Behind(Frames):
 
     end = start
 
-    def sweep(self, begin: int, end: int, block: int | None) -> Iterator[Stretch]:
+    def sweep(self, begin: int, end: int, block: int | None) -> Iterator[FrameRange]:
         """Yield the frames begin … end - 1 block by block; blocks reuse the same memory."""
         lo, hi = room(2 * MOST).reshape(2, MOST)
         block = block or BLOCK
         while begin < end:
             rows = min(block, end - begin)
             longest = self._find(begin, begin + rows, lo, hi)
-            yield Stretch(begin, lo[:rows], hi[:rows], longest)
+            yield FrameRange(begin, lo[:rows], hi[:rows], longest)
             begin += rows
             if SEVERAL * longest > block:
                 block = min(2 * block, MOST)

@@ -15,8 +15,8 @@ from penstock.expr.typing import type_of
 from penstock.loop.machine import is_text
 from penstock.loop.nodes import Buffer, Kernel
 from penstock.operators.pane_aggregate.kernels.emit_steps.merging import ONE_PANE
-from penstock.operators.pane_aggregate.kernels.window import Window
-from penstock.operators.pane_aggregate.program import Key, PaneKernels, StateSpec
+from penstock.operators.pane_aggregate.kernels.window import WindowInputs
+from penstock.operators.pane_aggregate.program import KeySpec, PaneKernels, StateSpec
 from penstock.operators.pane_aggregate.stage import WindowStage
 from penstock.operators.rows.build import filter_alone
 from penstock.physical import nodes as ph
@@ -45,9 +45,9 @@ def pane_aggregate(
     return stage
 
 
-def window_of(op: ph.PaneAggregate, given: ph.Node) -> Window:
+def window_of(op: ph.PaneAggregate, given: ph.Node) -> WindowInputs:
     """Return a node's kernels, which are built on demand."""
-    return Window(op, given.schema, given.clock)
+    return WindowInputs(op, given.schema, given.clock)
 
 
 def start_kernels(op: ph.PaneAggregate, given: ph.Node) -> list[Kernel]:
@@ -60,7 +60,7 @@ def start_kernels(op: ph.PaneAggregate, given: ph.Node) -> list[Kernel]:
 class CompiledWindow:
     """A windowed aggregation with kernels built on demand (the runtime's `WindowProgram`)."""
 
-    def __init__(self, node: ph.Node, window: Window, kernel_factory: KernelFactory) -> None:
+    def __init__(self, node: ph.Node, window: WindowInputs, kernel_factory: KernelFactory) -> None:
         self._window, self._kernel_factory = window, kernel_factory
         self.node, self.profile_layout = node, window.profile_layout
         self.time = window.time
@@ -83,9 +83,9 @@ class CompiledWindow:
             lambda seen: CompiledVariant(specialise(node, seen), window, kernel_factory)
         )
 
-    def _key(self, expr: ex.Expr) -> Key:
+    def _key(self, expr: ex.Expr) -> KeySpec:
         dtype = type_of(expr, self._window.schema)
-        return Key(dtype, expr.name if isinstance(expr, ex.Column) else None, is_text(dtype))
+        return KeySpec(dtype, expr.name if isinstance(expr, ex.Column) else None, is_text(dtype))
 
     def _result(self, field: ex.Field) -> ResultColumn:
         dtype = self.schema.field(field.name).type
@@ -140,7 +140,7 @@ class CompiledWindow:
 class CompiledVariant:
     """The kernels of one variant of a node, built on demand (the runtime's `PaneKernels`)."""
 
-    def __init__(self, node: ph.Node, window: Window, kernel_factory: KernelFactory) -> None:
+    def __init__(self, node: ph.Node, window: WindowInputs, kernel_factory: KernelFactory) -> None:
         assert isinstance(node.op, ph.PaneAggregate)
         self._op, self._window, self._kernel_factory = node.op, window, kernel_factory
         self._emits: dict[bool, OutputCall] = {}

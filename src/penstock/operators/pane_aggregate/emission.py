@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.hash_table.keys import HashKeys
-from penstock.algorithms.window_grid import Grid, Windows
-from penstock.loop.abi import ERRORS, OUTPUT, WORDS, Output, numbered, positions_table
+from penstock.algorithms.window_grid import Grid, WindowGrid
+from penstock.loop.abi import ERRORS, OUTPUT, WORDS, OutputColumn, numbered, positions_table
 from penstock.operators.pane_aggregate.merge_tables import kernels_for
-from penstock.operators.pane_aggregate.pane_assembly import Frames, frames_of_pairs, frames_of_panes
+from penstock.operators.pane_aggregate.pane_assembly import PaneRanges, frames_of_pairs, frames_of_panes
 from penstock.operators.pane_aggregate.sliding_cursor import SlidingCursor
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.runtime.buffers import filled, rooms, stored_type, time_array, to_arrow
@@ -29,7 +29,7 @@ CELLS_PER_THREAD = 1 << 16
 
 
 def emit(
-    worker: Worker, windows: Windows, after: int, upto: int, threads: int = 1
+    worker: Worker, windows: WindowGrid, after: int, upto: int, threads: int = 1
 ) -> Iterator[pa.RecordBatch]:
     """Yield the results of complete windows, ordered by window end."""
     table, slots = worker.table, worker.slots
@@ -59,7 +59,9 @@ def _limits(dtype: np.dtype) -> tuple[int, int]:
 class Emission:
     """Run the emit kernel over windows, in as many calls as the output needs."""
 
-    def __init__(self, worker: Worker, windows: Windows, frames: Frames, between: tuple[int, int]) -> None:
+    def __init__(
+        self, worker: Worker, windows: WindowGrid, frames: PaneRanges, between: tuple[int, int]
+    ) -> None:
         table = worker.table
         assert table is not None
         self.worker, self.table, self.windows, self.between = worker, table, windows, between
@@ -201,7 +203,7 @@ class Emission:
             return self.interners[key.column].decode(codes, column.type)
         return to_arrow(values_of(words, column.type), None if null is None else ~null, column.type)
 
-    def _computed(self, output: Output, cut: dict[str, np.ndarray], dtype: pa.DataType) -> pa.Array:
+    def _computed(self, output: OutputColumn, cut: dict[str, np.ndarray], dtype: pa.DataType) -> pa.Array:
         values, valid = cut[output.values], None if output.valid is None else cut[output.valid]
         if output.text is None:
             return to_arrow(values, valid, dtype)

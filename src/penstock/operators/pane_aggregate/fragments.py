@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.algorithms.hash_table.interner import Interner
 from penstock.loop.nodes import I128
-from penstock.operators.pane_aggregate.program import Key, StateSpec
+from penstock.operators.pane_aggregate.program import KeySpec, StateSpec
 from penstock.runtime.buffers import numpy_type, words_per_cell
 
 
@@ -121,7 +121,7 @@ def take_cells(state: np.ndarray, spec: StateSpec, places: np.ndarray) -> np.nda
 
 def translate(
     fragments: Fragments,
-    keys: Sequence[Key],
+    keys: Sequence[KeySpec],
     own: Mapping[str, Interner],
     others: Mapping[str, Interner],
 ) -> None:

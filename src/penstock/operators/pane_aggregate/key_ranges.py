@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.hash_table.keys import DenseKeys
-from penstock.operators.pane_aggregate.program import Key
+from penstock.operators.pane_aggregate.program import KeySpec
 
 COMPACT = 1 << 12  # keys of a table that is worth looking at
 EMPTIEST = 16  # columns of a dense table for each one in use
@@ -17,7 +17,7 @@ SAMPLE = 1 << 14  # rows that choose the first key table
 
 
 def key_ranges(
-    keys: Sequence[Key], arguments: BatchArguments, rows: int | None = None
+    keys: Sequence[KeySpec], arguments: BatchArguments, rows: int | None = None
 ) -> tuple[list[int], list[int]] | None:
     """The lowest and highest word of each key in the first rows, or in all; None if a key must be computed first."""
     if not may_be_dense(keys):
@@ -31,12 +31,12 @@ def _limits(words: np.ndarray) -> tuple[int, int]:
     return (int(np.minimum.reduce(words)), int(np.maximum.reduce(words))) if len(words) else (0, 0)
 
 
-def may_be_dense(keys: Sequence[Key]) -> bool:
+def may_be_dense(keys: Sequence[KeySpec]) -> bool:
     """Whether all keys are integers, or codes, that are read from columns."""
     return all(key.whole for key in keys)
 
 
-def _words(key: Key, arguments: BatchArguments, rows: int | None) -> np.ndarray:
+def _words(key: KeySpec, arguments: BatchArguments, rows: int | None) -> np.ndarray:
     """The non-null words of the first values of a key's column."""
     assert key.column is not None
     if key.text:
@@ -50,7 +50,7 @@ def _words(key: Key, arguments: BatchArguments, rows: int | None) -> np.ndarray:
     return values.view(np.int64) if values.dtype == np.uint64 else values
 
 
-def denser(keys: DenseKeys, used: np.ndarray, program_keys: Sequence[Key]) -> DenseKeys | None:
+def denser(keys: DenseKeys, used: np.ndarray, program_keys: Sequence[KeySpec]) -> DenseKeys | None:
     """A dense table for the range of the columns in use; None if even that would be mostly empty."""
     words, nulls = keys.words_of(used)
     lows, highs = [], []

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.window_grid import Windows
+from penstock.algorithms.window_grid import WindowGrid
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.runtime.buffers import indices, ticks_of
 from penstock.runtime.metrics import Metrics
@@ -24,7 +24,7 @@ class PaneLateness:
     counts as filtered.
     """
 
-    windows: Windows
+    windows: WindowGrid
     program: WindowProgram
     metrics: Metrics
     alone: Callable[[], Stage] | None

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.algorithms.hash_table.keys import HashKeys
-from penstock.algorithms.window_grid import Windows
+from penstock.algorithms.window_grid import WindowGrid
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
 _FEW_WINDOWS = 64  # so few are looked up among the panes; of more, those without panes are skipped first
 
 
 @dataclass(frozen=True)
-class Frames:
+class PaneRanges:
     """Windows as ranges of panes: frame f is window numbers[f]; `order` lists slots in pane order.
 
     The frame's panes are order[first[f]] … order[last[f] - 1]; cuts[f] lies between. `overlapping`: some window has
@@ -40,7 +40,7 @@ class Frames:
         return int(self.numbers.min()), int(self.numbers.max())
 
 
-def frames_of_panes(windows: Windows, panes: np.ndarray, after: int, upto: int) -> Frames:
+def frames_of_panes(windows: WindowGrid, panes: np.ndarray, after: int, upto: int) -> PaneRanges:
     """Frames over the slots of a grid table."""
     order = panes.argsort(kind="stable")
     panes = panes[order]
@@ -48,25 +48,27 @@ def frames_of_panes(windows: Windows, panes: np.ndarray, after: int, upto: int) 
         begin = 0 if after == START_OF_TIME else int(panes.searchsorted(after, "right"))
         chosen = np.arange(begin, len(panes) if upto == END_OF_TIME else panes.searchsorted(upto, "right"))
         ends = chosen + 1
-        return Frames(panes[begin : begin + len(chosen)], order, chosen, ends, ends, overlapping=False)
+        return PaneRanges(panes[begin : begin + len(chosen)], order, chosen, ends, ends, overlapping=False)
     if after > START_OF_TIME and upto != END_OF_TIME and upto - after <= _FEW_WINDOWS:
         return _frames_of_few(windows, np.arange(after + 1, upto + 1), panes, order)
     low, high = windows.holding(panes, after, upto)
     _, numbers = _first_held(low, high, np.zeros(len(panes), np.int64))
     first, cuts, last = (np.searchsorted(panes, bound) for bound in windows.bounds(numbers))
-    return Frames(numbers, order, first, cuts, last, _overlapping(first, last))
+    return PaneRanges(numbers, order, first, cuts, last, _overlapping(first, last))
 
 
-def _frames_of_few(windows: Windows, numbers: np.ndarray, panes: np.ndarray, order: np.ndarray) -> Frames:
+def _frames_of_few(
+    windows: WindowGrid, numbers: np.ndarray, panes: np.ndarray, order: np.ndarray
+) -> PaneRanges:
     """Frames of those of the given windows that hold a pane."""
     first, cuts, last = panes.searchsorted(windows.bounds(numbers))
     held = last > first
     if not held.all():
         numbers, first, cuts, last = (array[held] for array in (numbers, first, cuts, last))
-    return Frames(numbers, order, first, cuts, last, _overlapping(first, last))
+    return PaneRanges(numbers, order, first, cuts, last, _overlapping(first, last))
 
 
-def frames_of_pairs(windows: Windows, keys: HashKeys, after: int, upto: int) -> Frames:
+def frames_of_pairs(windows: WindowGrid, keys: HashKeys, after: int, upto: int) -> PaneRanges:
     """Frames of single keys over the pairs of a sparse table, in key order if a window has several pairs."""
     panes, *words = (word[: keys.count] for word in keys.words)
     by_key = [] if windows.span == 1 else [keys.nulls[: keys.count] >> 1, *words]
@@ -76,7 +78,7 @@ def frames_of_pairs(windows: Windows, keys: HashKeys, after: int, upto: int) -> 
     if windows.span == 1:  # each pair is a window
         chosen = np.flatnonzero(low <= high)
         ends = chosen + 1
-        return Frames(low[chosen], order, chosen, ends, ends, overlapping=False)
+        return PaneRanges(low[chosen], order, chosen, ends, ends, overlapping=False)
     first, numbers = _first_held(low, high, partition)
     known = np.unique(panes)
     rank = partition * (len(known) + 1) + np.searchsorted(known, panes)
@@ -84,7 +86,7 @@ def frames_of_pairs(windows: Windows, keys: HashKeys, after: int, upto: int) -> 
         partition[first] * (len(known) + 1) + np.searchsorted(known, b) for b in windows.bounds(numbers)
     )
     cuts, last = np.searchsorted(rank, cut), np.searchsorted(rank, end)
-    return Frames(numbers, order, first, cuts, last, _overlapping(first, last), ascending=False)
+    return PaneRanges(numbers, order, first, cuts, last, _overlapping(first, last), ascending=False)
 
 
 def _overlapping(first: np.ndarray, last: np.ndarray) -> bool:

@@ -14,7 +14,7 @@ from penstock.loop.nodes import Type
 from penstock.physical.nodes import Node
 from penstock.physical.profile import ProfileLayout
 from penstock.physical.specialise import PaneProfile
-from penstock.runtime.kernels import Call, OutputCall, ResultColumn, RowsCall, Texts
+from penstock.runtime.kernels import Call, OutputCall, ResultColumn, RowsCall, TextKernels
 from penstock.runtime.variants import Variants
 from penstock.types.time import Time
 
@@ -33,7 +33,7 @@ class StateSpec:
 
 
 @dataclass(frozen=True)
-class Key:
+class KeySpec:
     """A grouping key: its type, and the batch column it is read from (None if it is computed)."""
 
     type: pa.DataType
@@ -76,12 +76,12 @@ class WindowProgram(Protocol):
     grid: Grid
     carried: bool
     strict: bool
-    keys: tuple[Key, ...]
+    keys: tuple[KeySpec, ...]
     may_be_dense: bool  # the plan's key table, until the keys seen lie too far apart
     columns: tuple[str, ...]
     row_bytes: int | None
     interned: frozenset[str]
-    texts: Texts
+    texts: TextKernels
     schema: pa.Schema
     result: tuple[ResultColumn, ...]
     node: Node  # the generic one

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.algorithms.hash_table.keys import Keys
-from penstock.algorithms.window_grid import Windows
+from penstock.algorithms.window_grid import WindowGrid
 from penstock.loop.abi import CUT, ENTERED, LEFT, PUSHED
 from penstock.operators.pane_aggregate.table import PaneTable
 from penstock.runtime.buffers import filled
@@ -59,7 +59,7 @@ class SlidingCursor:
         cursor = self.rows["cursor"]
         cursor[PUSHED], cursor[CUT], cursor[ENTERED], cursor[LEFT] = end, cut, end, left
 
-    def stop(self, windows: Windows, last: int, upto: int) -> None:
+    def stop(self, windows: WindowGrid, last: int, upto: int) -> None:
         """Remember the panes reached after the window numbered `last`, the last one up to `upto`."""
         start = last * windows.step
         self.upto = upto

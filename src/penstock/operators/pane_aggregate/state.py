@@ -16,7 +16,7 @@ from penstock.loop.abi import numbered
 from penstock.loop.nodes import I128
 from penstock.operators.pane_aggregate.fragments import Fragments, narrowed, pane_count, translate, widened
 from penstock.operators.pane_aggregate.key_ranges import may_be_dense
-from penstock.operators.pane_aggregate.program import Key, StateSpec, WindowProgram
+from penstock.operators.pane_aggregate.program import KeySpec, StateSpec, WindowProgram
 from penstock.operators.pane_aggregate.table import LARGE_GRID
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.runtime.buffers import indices, numpy_type, to_arrow, values_view
@@ -92,7 +92,7 @@ def _kept(fragments: Fragments, worker: Worker) -> StateTable:
     return StateTable(pa.Table.from_arrays(arrays, names=[_PANE, *names, *states]), tuple(names), (_PANE,))
 
 
-def _key_array(fragments: Fragments, place: int, key: Key, worker: Worker) -> pa.Array:
+def _key_array(fragments: Fragments, place: int, key: KeySpec, worker: Worker) -> pa.Array:
     words, there = fragments.words[place], (fragments.nulls >> place) & 1 == 0
     if key.text:
         assert key.column is not None
@@ -130,7 +130,7 @@ def _integers(table: pa.Table, name: str) -> np.ndarray:
     return values_view(without_nulls(of_type(seen(table, name), name, pa.int64()), name))
 
 
-def _key_words(table: pa.Table, name: str, key: Key, worker: Worker) -> np.ndarray:
+def _key_words(table: pa.Table, name: str, key: KeySpec, worker: Worker) -> np.ndarray:
     if key.text:
         assert key.column is not None
         return (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from penstock.algorithms.batch_arguments import BatchArguments
-from penstock.algorithms.window_grid import Windows
+from penstock.algorithms.window_grid import WindowGrid
 from penstock.loop.morsels import Morsels
 from penstock.operators.pane_aggregate.lateness import part_of
 from penstock.operators.pane_aggregate.program import WindowProgram
@@ -81,7 +81,7 @@ def cut(
 
 
 def expected_panes(
-    program: WindowProgram, windows: Windows, given: Sequence[BatchArguments], rows: int
+    program: WindowProgram, windows: WindowGrid, given: Sequence[BatchArguments], rows: int
 ) -> int:
     """Estimate the number of panes from the first and the last row; unused slots are never touched."""
     time, width = program.time, program.grid.every // windows.step

@@ -13,7 +13,7 @@ from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.loop.machine import is_text, machine_type
 from penstock.loop.nodes import Kernel
-from penstock.operators.rows.kernels import RowsKernel, RowsSpec, build_rows
+from penstock.operators.rows.kernels import RowsKernel, RowsKernelSpec, build_rows
 from penstock.operators.rows.stage import RowsStage
 from penstock.physical import nodes as ph
 from penstock.runtime.kernels import OutputCall, ResultColumn
@@ -122,5 +122,7 @@ class CompiledRows:
         """Return the kernel for a set of nullable columns."""
         return once(self._kernels, nullable, lambda: build_rows(self._spec(nullable)))
 
-    def _spec(self, nullable: frozenset[str]) -> RowsSpec:
-        return RowsSpec(self._host.schema, self.time, self._where, self._computed, nullable, self.interned)
+    def _spec(self, nullable: frozenset[str]) -> RowsKernelSpec:
+        return RowsKernelSpec(
+            self._host.schema, self.time, self._where, self._computed, nullable, self.interned
+        )

@@ -14,7 +14,7 @@ from penstock.algorithms.expressions.columns import Columns
 from penstock.algorithms.expressions.lowering import Lowering
 from penstock.algorithms.selection import Selection, chunk_length
 from penstock.expr import nodes as ex
-from penstock.loop.abi import ACCEPTED, DONE, ERRORS, LANES, STATUS, Binding, Output
+from penstock.loop.abi import ACCEPTED, DONE, ERRORS, LANES, STATUS, Binding, OutputColumn
 from penstock.loop.build import KernelBuilder
 from penstock.loop.machine import machine_type
 from penstock.loop.nodes import BOOL, I32, I64, U8, Kernel, Value, Var
@@ -24,7 +24,7 @@ CHUNK = 2048
 
 
 @dataclass(frozen=True)
-class RowsSpec:
+class RowsKernelSpec:
     """The specialisation of the kernel. `fields` are those that must be computed."""
 
     schema: pa.Schema
@@ -39,10 +39,10 @@ class RowsSpec:
 class RowsKernel:
     kernel: Kernel
     bindings: tuple[Binding, ...]
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
 
 
-def build_rows(spec: RowsSpec) -> RowsKernel:
+def build_rows(spec: RowsKernelSpec) -> RowsKernel:
     """Build the rows kernel for a specification."""
     rows = _Rows(spec)
     rows.write()
@@ -50,13 +50,13 @@ def build_rows(spec: RowsSpec) -> RowsKernel:
 
 
 class _Rows:
-    def __init__(self, spec: RowsSpec) -> None:
+    def __init__(self, spec: RowsKernelSpec) -> None:
         self.spec = spec
         self.k = k = KernelBuilder("rows")
         self.lo, self.hi, self.first_row = k.scalar("lo"), k.scalar("hi"), k.scalar("first_row")
         self.head = k.buffer("head", I64)
         self.columns = Columns(k, spec.schema, spec.nullable, spec.interned, spec.time, self.first_row)
-        self.outputs: list[Output] = []
+        self.outputs: list[OutputColumn] = []
         self.errors = k.var("errors", False, BOOL)
 
     def write(self) -> None:
@@ -115,4 +115,4 @@ class _Rows:
             valid = None if cell.valid is None else self.k.buffer("out_valid", U8)
             if valid is not None and cell.valid is not None:
                 self.k.store(valid, place, cell.valid.to(U8))
-            self.outputs.append(Output(field.name, machine, values.name, valid.name if valid else None))
+            self.outputs.append(OutputColumn(field.name, machine, values.name, valid.name if valid else None))

@@ -18,7 +18,7 @@ from penstock.runtime.buffers import indices, numpy_type, room, to_arrow
 from penstock.runtime.column_addresses import ColumnAddresses
 from penstock.runtime.engine import MOST_ROWS
 from penstock.runtime.implied_times import implied_times
-from penstock.runtime.kernels import OutputCall, ResultColumn, Texts
+from penstock.runtime.kernels import OutputCall, ResultColumn, TextKernels
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import (
     END_OF_TIME,
@@ -36,7 +36,7 @@ class RowsProgram(Protocol):
 
     time: Time
     interned: frozenset[str]
-    texts: Texts
+    texts: TextKernels
     schema: pa.Schema
     result: tuple[ResultColumn, ...]
     filters: bool

@@ -33,7 +33,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Access:
+class SignalAccess:
     """Points of an object, shifted in time; without `columns`, only their marks are read."""
 
     source: str
@@ -62,7 +62,7 @@ class SpanReading:
 class Reading:
     """All inputs of an expression, and the kernel that walks from change to change."""
 
-    accesses: tuple[Access, ...]
+    accesses: tuple[SignalAccess, ...]
     spans: tuple[SpanReading, ...]
     call: Call
     threads: int
@@ -118,7 +118,9 @@ class Reading:
         return _Part(self.call, given, cut, size, len(self.accesses), len(self.spans))
 
 
-def final_until(accesses: Sequence[Access], spans: Sequence[SpanReading], objects: Objects) -> np.ndarray:
+def final_until(
+    accesses: Sequence[SignalAccess], spans: Sequence[SpanReading], objects: Objects
+) -> np.ndarray:
     """Return, per partition, the time before which the result of accesses and spans is final."""
     finals = [_moved(objects[access.source].until, access.shift) for access in accesses]
     finals += [span.until(objects[span.source].until) for span in spans]

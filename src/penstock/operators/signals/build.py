@@ -23,7 +23,7 @@ from penstock.loop.machine import machine_type
 from penstock.loop.nodes import Kernel
 from penstock.operators.rows.build import CompiledRows
 from penstock.operators.rows.stage import RowsStage
-from penstock.operators.signals.accesses import Access, Reading, SpanReading
+from penstock.operators.signals.accesses import Reading, SignalAccess, SpanReading
 from penstock.operators.signals.build_interleave import interleaver
 from penstock.operators.signals.build_readers import is_accessed, is_reduced_alone
 from penstock.operators.signals.build_reductions import Reduce, SampleReductions, span_reading
@@ -38,16 +38,16 @@ from penstock.operators.signals.objects import (
     BEGINNING_OF_KEYS,
     ChopStep,
     ExpressionStep,
+    FieldInputs,
     HeldStep,
-    Reducing,
+    ObjectReductions,
+    ObjectStep,
     ResampleStep,
-    Scope,
-    Step,
 )
 from penstock.operators.signals.positional.build import positional
 from penstock.operators.signals.retention import Retention
 from penstock.operators.signals.sampling import Sampling, stored
-from penstock.operators.signals.stage import Layout, SignalStage, Taker
+from penstock.operators.signals.stage import IntervalLayout, SignalStage, Taker
 from penstock.passes.fuse_signals import COUNTS_NONE
 from penstock.physical import nodes as ph
 from penstock.physical.choose_signals import reductions_of
@@ -105,10 +105,10 @@ class SignalProgram:
         """The algorithms of the reductions of an object."""
         return self.op.algorithms[self.program.objects.index(this)]
 
-    def _layout(self) -> Layout:
+    def _layout(self) -> IntervalLayout:
         program = self.program
         values, schema = program[program.output].schema, self.node.schema
-        return Layout(
+        return IntervalLayout(
             tuple(program.keys.names),
             tuple(program.keys.types),
             values,
@@ -161,7 +161,7 @@ class SignalProgram:
 
     # -- steps ---------------------------------------------------------------------------------------
 
-    def _step(self, this: temporal.Object, threads: int) -> Step:
+    def _step(self, this: temporal.Object, threads: int) -> ObjectStep:
         match this.body:
             case temporal.Expression() as body:
                 return self._expression(this, body, threads)
@@ -175,10 +175,10 @@ class SignalProgram:
                 return HeldStep(source, clock, self._locate)
         raise AssertionError(f"{type(this.body).__name__} is not made of other objects")
 
-    def _expression(self, this: temporal.Object, body: temporal.Expression, threads: int) -> Step:
+    def _expression(self, this: temporal.Object, body: temporal.Expression, threads: int) -> ObjectStep:
         """One kernel where everything is a machine value, else walk, reductions and fields one after the other."""
 
-        def staged() -> Step:
+        def staged() -> ObjectStep:
             return ExpressionStep(self._scope(this, body, threads), self._fields(this, body))
 
         found = fused_expression(this, self.program, self._accesses(body), self._algorithms(this))
@@ -210,17 +210,19 @@ class SignalProgram:
     def _locate(self) -> Call:
         return self.kernel_factory.call("locate", locate)
 
-    def _reading(self, accesses: Sequence[Access], spans: Sequence[SpanReading], threads: int) -> Reading:
+    def _reading(
+        self, accesses: Sequence[SignalAccess], spans: Sequence[SpanReading], threads: int
+    ) -> Reading:
         spec = WalkSpec(len(accesses), tuple(span.kind for span in spans))
         return Reading(
             tuple(accesses), tuple(spans), self.kernel_factory.call(spec, partial(walk, spec)), threads
         )
 
-    def _accesses(self, body: temporal.Expression | temporal.Feedback) -> list[Access]:
+    def _accesses(self, body: temporal.Expression | temporal.Feedback) -> list[SignalAccess]:
         """Accesses with the columns that are read of them, then those for marks alone."""
         used = {name for field in body.fields for name in ex.columns_of(field.expr)}
         accesses = [
-            Access(
+            SignalAccess(
                 access.source,
                 access.shift,
                 tuple((at(i, n), n) for n in self.program[access.source].schema.names if at(i, n) in used),
@@ -233,17 +235,17 @@ class SignalProgram:
                 (over.source, over.shift) not in known
             ):
                 known.add((over.source, over.shift))
-                accesses.append(Access(over.source, over.shift))
+                accesses.append(SignalAccess(over.source, over.shift))
         if isinstance(body, temporal.Expression) and is_lenient(body, self._schemas):
-            accesses.append(Access(BEGINNING_OF_KEYS, 0))
+            accesses.append(SignalAccess(BEGINNING_OF_KEYS, 0))
         return accesses
 
     def _scope(
         self, this: temporal.Object, body: temporal.Expression | temporal.Feedback, threads: int
-    ) -> Scope:
+    ) -> FieldInputs:
         spans = list(dict.fromkeys(span_reading(reduction) for reduction in body.reductions))
         reading = self._reading(self._accesses(body), spans, threads)
-        return Scope(reading, tuple(self._reducing(this, body, spans, threads)))
+        return FieldInputs(reading, tuple(self._reducing(this, body, spans, threads)))
 
     def _reducing(
         self,
@@ -251,7 +253,7 @@ class SignalProgram:
         body: temporal.Expression | temporal.Feedback,
         spans: list[SpanReading],
         threads: int,
-    ) -> list[Reducing]:
+    ) -> list[ObjectReductions]:
         """The reductions over each object that is reduced, in one go; those that are only walked along are not."""
         read = {n.index for f in body.fields for n in ex.walk(f.expr) if isinstance(n, ex.Reduced)}
         known = [(i, reduction) for i, reduction in enumerate(body.reductions) if i in read]
@@ -263,7 +265,7 @@ class SignalProgram:
             overs = [reduction for _, reduction in numbered]
             algorithms = tuple(chosen[i] for i, _ in numbered)
             found.append(
-                Reducing(
+                ObjectReductions(
                     source,
                     tuple(spans.index(reading) for reading in own),
                     tuple(reduced_name(i) for i, _ in numbered),
@@ -347,9 +349,9 @@ class SignalProgram:
 
     def _chop(self, body: temporal.Chop, this: temporal.Object, threads: int) -> ChopStep:
         grid = f"{this.name}.grid"
-        accesses = [Access(body.source, 0), Access(grid, 0)]
+        accesses = [SignalAccess(body.source, 0), SignalAccess(grid, 0)]
         if body.marks is not None:
-            accesses.append(Access(body.marks.source, body.marks.shift))
+            accesses.append(SignalAccess(body.marks.source, body.marks.shift))
         reading = self._reading(accesses, [], threads)
         return ChopStep(body.source, body.every, reading, grid, temporal.DURATION if body.durations else None)
 

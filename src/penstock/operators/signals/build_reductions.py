@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.algorithms.kernel_factory import KernelFactory
-from penstock.algorithms.sliding.kernel import Shape
+from penstock.algorithms.sliding.kernel import FrameShape
 from penstock.algorithms.sorted_partitions.build import FrameReducers
 from penstock.algorithms.sorted_partitions.frames import Frames
 from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
@@ -71,7 +71,7 @@ class SampleReductions:
         """Return the function that reduces frames; `showing` builds kernels before there is data."""
         rows = self.rows
         made = split_window(self.reduced, rows, [])
-        shape = Shape(dense=True, may_be_empty=True)
+        shape = FrameShape(dense=True, may_be_empty=True)
         lanes_of = FrameReducers(
             made.ready.schema, rows.time, made.reductions, self.algorithms, shape, kernel_factory
         )

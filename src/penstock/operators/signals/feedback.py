@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.loop.abi import ERRORS, WORDS, Binding, numbered
 from penstock.operators.signals.accesses import Objects, Walked
-from penstock.operators.signals.objects import Scope, located
+from penstock.operators.signals.objects import FieldInputs, located
 from penstock.operators.signals.points import BEGINNING, Points
 from penstock.operators.signals.retention import Retention
 from penstock.runtime.buffers import indices, to_arrow
@@ -21,7 +21,7 @@ from penstock.state.state_table import StateTable, integers, numbered_from_zero,
 
 
 @dataclass(frozen=True)
-class Results:
+class FeedbackResults:
     """Results at marks, by partition, in order of time."""
 
     partition: np.ndarray
@@ -32,8 +32,10 @@ class Results:
     def __len__(self) -> int:
         return len(self.times)
 
-    def chosen(self, which: np.ndarray) -> Results:
-        return Results(self.partition[which], self.times[which], self.values[which], self.valid[which])
+    def chosen(self, which: np.ndarray) -> FeedbackResults:
+        return FeedbackResults(
+            self.partition[which], self.times[which], self.values[which], self.valid[which]
+        )
 
 
 @dataclass
@@ -44,19 +46,19 @@ class FeedbackStep:
     which each partition is final.
     """
 
-    scope: Scope
+    scope: FieldInputs
     own: tuple[tuple[int, int], ...]
     kernel: Callable[[frozenset[str]], tuple[Call, tuple[Binding, ...]]]
     locate: Call
     name: str
     type: pa.DataType
     dtype: np.dtype
-    known: Results = field(init=False)
+    known: FeedbackResults = field(init=False)
     done: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
         nothing = np.zeros(0, np.int64)
-        self.known = Results(nothing, nothing, np.zeros(0, self.dtype), np.zeros(0, np.uint8))
+        self.known = FeedbackResults(nothing, nothing, np.zeros(0, self.dtype), np.zeros(0, np.uint8))
         self.done = nothing
 
     def points(self, objects: Objects) -> Points:
@@ -74,12 +76,14 @@ class FeedbackStep:
         columns = {self.name: to_arrow(whole.values, whole.valid, self.type)}
         return Points(bounds, whole.times, np.ones(len(whole), np.uint8), columns, walked.until)
 
-    def _joined(self, walked: Walked, partition: np.ndarray, fresh: np.ndarray) -> tuple[Results, np.ndarray]:
+    def _joined(
+        self, walked: Walked, partition: np.ndarray, fresh: np.ndarray
+    ) -> tuple[FeedbackResults, np.ndarray]:
         """Return known results and room for new ones, by partition, and the indices of the new ones."""
         partitions = np.concatenate([self.known.partition, partition[fresh]])
         order = np.argsort(partitions, kind="stable")  # stable: known results precede new ones
         room = np.empty(len(fresh), self.dtype), np.zeros(len(fresh), np.uint8)
-        whole = Results(
+        whole = FeedbackResults(
             partitions,
             np.concatenate([self.known.times, walked.times[fresh]]),
             np.concatenate([self.known.values, room[0]]),
@@ -88,7 +92,7 @@ class FeedbackStep:
         return whole, np.flatnonzero(order >= len(self.known))
 
     def _compute(
-        self, walked: Walked, objects: Objects, whole: Results, bounds: np.ndarray, places: np.ndarray
+        self, walked: Walked, objects: Objects, whole: FeedbackResults, bounds: np.ndarray, places: np.ndarray
     ) -> None:
         batch = self.scope.batch(walked, objects)
         call, bindings = self.kernel(frozenset(n for n in batch.schema.names if batch.column(n).null_count))
@@ -104,11 +108,11 @@ class FeedbackStep:
         if head[ERRORS]:
             raise KernelOverflowError
 
-    def _at(self, whole: Results, bounds: np.ndarray, shift: int) -> np.ndarray:
+    def _at(self, whole: FeedbackResults, bounds: np.ndarray, shift: int) -> np.ndarray:
         return located(self.locate, bounds, whole.times, bounds, whole.times, shift)
 
     @staticmethod
-    def _defined(whole: Results, bounds: np.ndarray, places: np.ndarray) -> dict[str, np.ndarray]:
+    def _defined(whole: FeedbackResults, bounds: np.ndarray, places: np.ndarray) -> dict[str, np.ndarray]:
         """List, by partition, the indices of results defined so far, with room for new ones."""
         found = np.flatnonzero(whole.valid)  # new results are not valid yet
         before = np.concatenate([[0], np.cumsum(whole.valid, dtype=np.int64)])
@@ -160,13 +164,13 @@ class FeedbackStep:
         value = typed(table, "value", self.type)
         valid = value.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
         values = value.fill_null(0).to_numpy(zero_copy_only=False).astype(self.dtype)
-        self.known = Results(partition, time, values, valid).chosen(~is_mark)
+        self.known = FeedbackResults(partition, time, values, valid).chosen(~is_mark)
         self.done = time[is_mark]
         require(np.array_equal(partition[is_mark], np.arange(partitions)), "the partitions of a filter")
         require(_in_order(self.known, partitions), "the results of a filter")
 
 
-def _in_order(known: Results, partitions: int) -> bool:
+def _in_order(known: FeedbackResults, partitions: int) -> bool:
     """Whether results are in order of partition, then strictly of time."""
     partition, time = known.partition, known.times
     later = (partition[1:] > partition[:-1]) | ((partition[1:] == partition[:-1]) & (time[1:] > time[:-1]))

@@ -41,7 +41,7 @@ class Interleaver:
     capacity: int
     threads: int
 
-    def merged(self, points: Points, keys: Sequence[pa.Array]) -> Merged | None:
+    def merged(self, points: Points, keys: Sequence[pa.Array]) -> InterleavedRuns | None:
         """Return every point with a value as a run, by start; None if a sort is faster."""
         if len(points) < max(FEWEST_ROWS, ROWS_OF_A_PARTITION * points.partitions) or points.partitions < 2:
             return None
@@ -51,7 +51,7 @@ class Interleaver:
 
 
 @dataclass(frozen=True)
-class Merged:
+class InterleavedRuns:
     """Runs in order of their starts, with keys and values."""
 
     start: np.ndarray
@@ -131,7 +131,7 @@ class _Merge:
             for since, before in pairwise(self._cuts(points.times))
         ]
 
-    def merged(self) -> Merged | None:
+    def merged(self) -> InterleavedRuns | None:
         run_on_threads([partial(self._count, slice_) for slice_ in self.slices], self.by.threads)
         for before, following in pairwise(self.slices):
             following.first = before.first + before.found
@@ -149,7 +149,7 @@ class _Merge:
             return None
         start, end, *columns = out
         many = len(self.of_points.carried)
-        return Merged(
+        return InterleavedRuns(
             start, end, self.of_partitions.found(columns[many:]), self.of_points.found(columns[:many])
         )
 

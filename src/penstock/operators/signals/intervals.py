@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.sort.sorting import Sorter
-from penstock.operators.signals.interleaving import Merged
+from penstock.operators.signals.interleaving import InterleavedRuns
 from penstock.operators.signals.points import Points, changes, defined, fetched, taken
 from penstock.runtime.buffers import room, to_arrow
 from penstock.runtime.kernels import Call
@@ -17,7 +17,7 @@ from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
 
 @dataclass(frozen=True)
-class Runs:
+class ValueRuns:
     """Stretches of partitions with one value; a run without an end yet is open."""
 
     partition: np.ndarray
@@ -28,24 +28,24 @@ class Runs:
     def __len__(self) -> int:
         return len(self.partition)
 
-    def chosen(self, places: np.ndarray) -> Runs:
+    def chosen(self, places: np.ndarray) -> ValueRuns:
         if len(places) == len(self) and bool((places[1:] > places[:-1]).all()):
             return self
         columns = {name: taken(column, places) for name, column in self.columns.items()}
-        return Runs(
+        return ValueRuns(
             fetched(self.partition, places), fetched(self.start, places), fetched(self.end, places), columns
         )
 
 
-def no_runs(schema: pa.Schema) -> Runs:
+def no_runs(schema: pa.Schema) -> ValueRuns:
     """Return no runs."""
     nothing = np.zeros(0, np.int64)
-    return Runs(nothing, nothing, nothing, {field.name: pa.nulls(0, field.type) for field in schema})
+    return ValueRuns(nothing, nothing, nothing, {field.name: pa.nulls(0, field.type) for field in schema})
 
 
 def advance(
-    open_runs: Runs, points: Points, emitted: np.ndarray, finish: Call, *, pieces: bool, ends: bool
-) -> tuple[Runs, Runs]:
+    open_runs: ValueRuns, points: Points, emitted: np.ndarray, finish: Call, *, pieces: bool, ends: bool
+) -> tuple[ValueRuns, ValueRuns]:
     """Extend open runs by the points that have become final; return the runs that ended, and those still open.
 
     Without `ends`, return the runs that have begun instead of those that ended.
@@ -70,21 +70,21 @@ def advance(
     last[runs_of[1:][np.diff(runs_of) > 0] - 1] = True
     end = np.append(starts[1:], END_OF_TIME)[: len(starts)]
     end[last] = END_OF_TIME
-    runs = Runs(partitions, starts, end, columns)
+    runs = ValueRuns(partitions, starts, end, columns)
     known = defined(columns, len(first))
     final = last & (points.until[partitions] == END_OF_TIME)
     given = ~last | final if ends else starts >= emitted[partitions]
     return runs.chosen(np.flatnonzero(known & given)), runs.chosen(np.flatnonzero(known & last & ~final))
 
 
-def everything(open_runs: Runs, points: Points, emitted: np.ndarray) -> bool:
+def everything(open_runs: ValueRuns, points: Points, emitted: np.ndarray) -> bool:
     """Whether the points are complete: nothing was emitted before, and nothing can follow."""
     return not len(open_runs) and bool(
         (emitted == START_OF_TIME).all() and (points.until == END_OF_TIME).all()
     )
 
 
-def _all_runs(points: Points, finish: Call) -> Runs:
+def _all_runs(points: Points, finish: Call) -> ValueRuns:
     """Return every point with a value as a run that ends at the next point of its partition."""
     rows = len(points)
     out = {f"out_{name}": room(rows + 1) for name in ("partition", "place", "start", "end")}
@@ -92,7 +92,7 @@ def _all_runs(points: Points, finish: Call) -> Runs:
     found = finish({**given, **out, "partitions": points.partitions, "rows": rows})
     partition, place, start, end = (column[:found] for column in out.values())
     columns = points.columns if found == rows else {n: taken(c, place) for n, c in points.columns.items()}
-    return Runs(partition, start, end, columns)
+    return ValueRuns(partition, start, end, columns)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class _Begun:
     columns: Mapping[str, pa.Array]
 
 
-def _followed(open_runs: Runs, points: Points, emitted: np.ndarray) -> _Begun:
+def _followed(open_runs: ValueRuns, points: Points, emitted: np.ndarray) -> _Begun:
     """Return open runs followed by the new points, by partition."""
     partition = np.repeat(np.arange(points.partitions), np.diff(points.bounds))
     places = np.flatnonzero((points.times >= emitted[partition]) & (points.times < points.until[partition]))
@@ -127,7 +127,9 @@ def _like(column: pa.Array, other: pa.Array) -> pa.Array:
     return column if column.type == other.type else column.cast(other.type)
 
 
-def interval_batch(runs: Runs, keys: Sequence[pa.Array], schema: pa.Schema, sorter: Sorter) -> pa.RecordBatch:
+def interval_batch(
+    runs: ValueRuns, keys: Sequence[pa.Array], schema: pa.Schema, sorter: Sorter
+) -> pa.RecordBatch:
     """Return ended runs as rows, by start; the end of an unbounded run is null."""
     if (runs.start[1:] < runs.start[:-1]).any():
         runs = runs.chosen(sorter.order(runs.start))  # stable: runs are in order of partition
@@ -135,7 +137,7 @@ def interval_batch(runs: Runs, keys: Sequence[pa.Array], schema: pa.Schema, sort
     return _batch(runs.start, runs.end, [*of_partitions, *runs.columns.values()], schema)
 
 
-def merged_batch(merged: Merged, schema: pa.Schema) -> pa.RecordBatch:
+def merged_batch(merged: InterleavedRuns, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch of runs that are already in order."""
     return _batch(merged.start, merged.end, [*merged.keys, *merged.values], schema)
 

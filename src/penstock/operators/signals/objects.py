@@ -24,14 +24,14 @@ MOST_POINTS = 1 << 33  # a grid with more points would not fit in memory
 BEGINNING_OF_KEYS = "beginning"  # the object with a point at the first sample of each key, and no values
 
 
-class Step(Protocol):
+class ObjectStep(Protocol):
     """Computes one object from others."""
 
     def points(self, objects: Objects) -> Points: ...
 
 
 @dataclass(frozen=True)
-class Reducing:
+class ObjectReductions:
     """Reductions over samples of one object: `reduce(partitions, frames of each span)`.
 
     `columns` names the results; `counts_none` marks reductions that count empty frames, where the result is
@@ -47,11 +47,11 @@ class Reducing:
 
 
 @dataclass(frozen=True)
-class Scope:
+class FieldInputs:
     """Gathers the input columns of fields."""
 
     reading: Reading
-    reducing: tuple[Reducing, ...]
+    reducing: tuple[ObjectReductions, ...]
 
     def batch(self, walked: Walked, objects: Objects) -> pa.RecordBatch:
         columns: dict[str, pa.Array] = {}
@@ -73,7 +73,7 @@ class Scope:
 class ExpressionStep:
     """Fields over all inputs, from change to change."""
 
-    scope: Scope
+    scope: FieldInputs
     fields: Callable[[pa.RecordBatch], pa.RecordBatch]
 
     def points(self, objects: Objects) -> Points:

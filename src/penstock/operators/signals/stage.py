@@ -16,7 +16,7 @@ from penstock.operators.signals.feedback import FeedbackStep
 from penstock.operators.signals.fused.driver import FusedStep
 from penstock.operators.signals.interleaving import Interleaver
 from penstock.operators.signals.intervals import (
-    Runs,
+    ValueRuns,
     advance,
     everything,
     interval_batch,
@@ -24,7 +24,7 @@ from penstock.operators.signals.intervals import (
     no_runs,
 )
 from penstock.operators.signals.keys import PartitionKeys, as_type
-from penstock.operators.signals.objects import BEGINNING_OF_KEYS, Step
+from penstock.operators.signals.objects import BEGINNING_OF_KEYS, ObjectStep
 from penstock.operators.signals.points import BEGINNING, Points
 from penstock.operators.signals.retention import Retention
 from penstock.operators.signals.sampling import Sampling
@@ -76,7 +76,7 @@ class Taker:
 
 
 @dataclass(frozen=True)
-class Layout:
+class IntervalLayout:
     """The layout of a signal's intervals: keys, values, and the columns of the result.
 
     `lag` bounds how far before the watermark an interval of a new key begins. `ends`: the result has the ends
@@ -101,8 +101,8 @@ class SignalStage:
     """
 
     takers: Sequence[Taker]
-    steps: Mapping[str, Step]
-    layout: Layout
+    steps: Mapping[str, ObjectStep]
+    layout: IntervalLayout
     times: Sequence[Time]
     metrics: Metrics
     retention: Retention
@@ -115,7 +115,7 @@ class SignalStage:
     keys: PartitionKeys = field(init=False)
     emitted: np.ndarray = field(init=False)
     used: np.ndarray = field(init=False)
-    runs: Runs = field(init=False)
+    runs: ValueRuns = field(init=False)
 
     def __post_init__(self) -> None:
         self.marks = [START_OF_TIME] * len(self.times)
@@ -300,7 +300,7 @@ class SignalStage:
         }
         start = integers(table, "start")[partitions]
         require((start < self.emitted[partitions]).all(), "the open intervals of a signal")
-        self.runs = Runs(partitions, start, np.full(len(partitions), END_OF_TIME, np.int64), columns)
+        self.runs = ValueRuns(partitions, start, np.full(len(partitions), END_OF_TIME, np.int64), columns)
 
 
 def _beginning(samples: Sequence[Points], partitions: int, watermark: int) -> Points:

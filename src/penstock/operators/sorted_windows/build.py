@@ -29,14 +29,14 @@ from penstock.algorithms.sorted_partitions.frames import (
     GridFraming,
     UnboundedFraming,
 )
-from penstock.algorithms.sorted_partitions.partitions import Layout, SortedPartitions
+from penstock.algorithms.sorted_partitions.partitions import PartitionLayout, SortedPartitions
 from penstock.algorithms.sorted_partitions.results import (
     AppliedResults,
     Reductions,
     RowResults,
     WindowResults,
 )
-from penstock.algorithms.window_grid import Grid, Windows
+from penstock.algorithms.window_grid import Grid, WindowGrid
 from penstock.ir.rows import as_table
 from penstock.operators.sorted_windows.build_keyed import keyed_windows
 from penstock.operators.sorted_windows.kernels.session_lateness import session_lateness
@@ -133,7 +133,7 @@ class _Build:
                 applied = partial(_applied, function, schema, names)
                 return AppliedResults(framing, applied, columns, op.keys, schema, sort)
 
-    def _framing(self, layout: Layout) -> Framing:
+    def _framing(self, layout: PartitionLayout) -> Framing:
         call = self.kernel_factory.call
         match self.op.window:
             case Session(gap=gap):
@@ -150,10 +150,10 @@ class _Build:
                 listed = call("listed_frames", listed_frames)
                 return CalendarFraming(partial(calendar_bounds, calendar), listed)
             case TimeWindow(size=size, every=every, offset=offset):
-                grid = Windows(Grid(size, every, offset))
+                grid = WindowGrid(Grid(size, every, offset))
                 return GridFraming(grid, call("grid_frames", grid_frames))
 
-    def _lateness(self, gap: int, layout: Layout) -> SessionLateness:
+    def _lateness(self, gap: int, layout: PartitionLayout) -> SessionLateness:
         """Return the lateness rule. If a later stage reads rows by time, a row must not move a session's start back."""
         begin_earlier = not (self.op.read_by_time and self.op.output == "attach")
         name = ("session_lateness", begin_earlier)

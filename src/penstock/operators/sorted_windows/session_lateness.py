@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.sorted_partitions.partitions import Layout, same_keys
+from penstock.algorithms.sorted_partitions.partitions import PartitionLayout, same_keys
 from penstock.algorithms.sorted_partitions.pending_rows import PendingRows
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.runtime.buffers import indices, plain
@@ -26,7 +26,7 @@ FEW = 1 << 10  # up to this many ends are kept without a search for obsolete one
 
 
 @dataclass(frozen=True)
-class Ends:
+class SessionEnds:
     """Ends of emitted sessions and their keys. `end` is START_OF_TIME if it has been dropped already.
 
     Sessions that end at or before `upto` were accounted for row by row, although they have not been emitted yet.
@@ -39,17 +39,17 @@ class Ends:
     def __len__(self) -> int:
         return len(self.end)
 
-    def chosen(self, which: np.ndarray) -> Ends:
+    def chosen(self, which: np.ndarray) -> SessionEnds:
         if which.dtype == np.bool_:
             which = np.flatnonzero(which)
-        return Ends([key.take(indices(which)) for key in self.keys], self.end[which], self.upto[which])
+        return SessionEnds([key.take(indices(which)) for key in self.keys], self.end[which], self.upto[which])
 
-    def followed_by(self, other: Ends) -> Ends:
+    def followed_by(self, other: SessionEnds) -> SessionEnds:
         if not len(self) or not len(other):
             return self if len(self) else other
         keys = [pa.concat_arrays(pair) for pair in zip(self.keys, other.keys, strict=True)]
         joined = (np.concatenate(pair) for pair in ((self.end, other.end), (self.upto, other.upto)))
-        return Ends(keys, *joined)
+        return SessionEnds(keys, *joined)
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class SessionLateness:
     """Lateness for sessions of one gap; `kernel` compiles operators/sorted_windows/kernels/session_lateness.py on first use: few runs need it."""
 
     gap: int
-    layout: Layout
+    layout: PartitionLayout
     kernel: Callable[[], Call]
-    ends: Ends = field(init=False)
+    ends: SessionEnds = field(init=False)
     settled: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -107,7 +107,7 @@ class SessionLateness:
             np.concatenate([np.full(before, START_OF_TIME), marks[in_come]]),
             {"ended": ended, "upto": upto, "earliest": earliest},
         )
-        verdict = Ends([key.take(indices(behind[first])) for key in keys], ended, upto)
+        verdict = SessionEnds([key.take(indices(behind[first])) for key in keys], ended, upto)
         self.ends = self.ends.chosen(~in_known).followed_by(
             verdict.chosen((ended > START_OF_TIME) | (upto > START_OF_TIME))
         )
@@ -165,7 +165,9 @@ class SessionLateness:
     def note(self, rows: pa.RecordBatch, ends: np.ndarray) -> None:
         """Store the ends of emitted sessions, each given by one of its rows."""
         if len(ends):
-            self.ends = self.ends.followed_by(Ends(self._keys(rows), ends, np.full(len(ends), START_OF_TIME)))
+            self.ends = self.ends.followed_by(
+                SessionEnds(self._keys(rows), ends, np.full(len(ends), START_OF_TIME))
+            )
 
     def crowded(self, watermark: int) -> bool:
         """Whether to drop ends: many have accumulated, or sessions decided row by row have been emitted."""
@@ -177,9 +179,9 @@ class SessionLateness:
         self.ends = self._remembered(waiting, watermark)
         self.settled = len(self.ends)
 
-    def _remembered(self, waiting: Rows, watermark: int) -> Ends:
+    def _remembered(self, waiting: Rows, watermark: int) -> SessionEnds:
         ends = self._last_ends()
-        ends = Ends(ends.keys, ends.end, np.where(ends.upto < watermark, START_OF_TIME, ends.upto))
+        ends = SessionEnds(ends.keys, ends.end, np.where(ends.upto < watermark, START_OF_TIME, ends.upto))
         limits = np.where(ends.end > END_OF_TIME - self._twice, END_OF_TIME, ends.end + self._twice)
         near = (limits >= watermark) | (ends.upto > START_OF_TIME)
         if not near.all():
@@ -189,7 +191,7 @@ class SessionLateness:
             near |= earliest[known] <= limits
         return ends.chosen(near & ((ends.end > START_OF_TIME) | (ends.upto > START_OF_TIME)))
 
-    def _last_ends(self) -> Ends:
+    def _last_ends(self) -> SessionEnds:
         """Keep the last end of each key; up to `upto`, the row-by-row decision takes precedence."""
         ends = self.ends
         (numbers,) = self._numbers((ends.keys, len(ends)))
@@ -200,7 +202,7 @@ class SessionLateness:
         np.maximum.at(upto, number, ends.upto)
         counts = (ends.upto > START_OF_TIME) | (ends.end > upto[number])
         np.maximum.at(end, number[counts], ends.end[counts])
-        return Ends([key.take(indices(first)) for key in ends.keys], end, upto)
+        return SessionEnds([key.take(indices(first)) for key in ends.keys], end, upto)
 
     def kept(self) -> StateTable:
         """The ends as a state table."""
@@ -212,7 +214,7 @@ class SessionLateness:
         """Load saved ends."""
         end = integers(table, "end")
         keys = [typed(table, f"{_KEY}{name}", _plain(schema.field(name).type)) for name in self.layout.keys]
-        self.ends = Ends(keys, end, np.full(len(end), START_OF_TIME))
+        self.ends = SessionEnds(keys, end, np.full(len(end), START_OF_TIME))
 
     # -- keys ----------------------------------------------------------------------------------------
 
@@ -245,6 +247,6 @@ def _plain(dtype: pa.DataType) -> pa.DataType:
     return dtype.value_type if pa.types.is_dictionary(dtype) else dtype
 
 
-def _no_ends() -> Ends:
+def _no_ends() -> SessionEnds:
     nothing = np.zeros(0, np.int64)
-    return Ends([], nothing, nothing)
+    return SessionEnds([], nothing, nothing)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.algorithms.sorted_partitions.frames import Gate
 from penstock.algorithms.sorted_partitions.implied_time import arrived_implied
-from penstock.algorithms.sorted_partitions.partitions import Layout, SortedPartitions
+from penstock.algorithms.sorted_partitions.partitions import PartitionLayout, SortedPartitions
 from penstock.algorithms.sorted_partitions.pending_rows import PendingRows
 from penstock.algorithms.sorted_partitions.rows import arrived, rows_back
 from penstock.runtime.buffers import ticks_of
@@ -36,7 +36,7 @@ class SortedWindowStage:
     """
 
     gate: Gate
-    layout: Layout
+    layout: PartitionLayout
     emission: Callable[[SortedPartitions, int], list[pa.RecordBatch]]
     repeats_rows: bool
     schema: pa.Schema

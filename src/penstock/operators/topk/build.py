@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.sorted_partitions.build import sorter
-from penstock.algorithms.sorted_partitions.held_rows import Held
+from penstock.algorithms.sorted_partitions.held_rows import HeldRows
 from penstock.operators.topk.stage import TopKStage
 from penstock.physical import nodes as ph
 from penstock.runtime.session import Context
@@ -21,5 +21,5 @@ def top_k(
     time, sort = node.clock, sorter(kernel_factory)
     ends = Time(WINDOW_BOUNDS[1], time.type, time.unit, shift=-1)
     return lambda context: TopKStage(
-        Held(given.schema, ends, context.metrics), op.k, op.by, op.ties, time, sort
+        HeldRows(given.schema, ends, context.metrics), op.k, op.by, op.ties, time, sort
     )

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.sort.sorting import Sorter
-from penstock.algorithms.sorted_partitions.held_rows import Held
+from penstock.algorithms.sorted_partitions.held_rows import HeldRows
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.runtime.buffers import ticks_of
 from penstock.runtime.stage import TimedBatch
@@ -29,7 +29,7 @@ def _arrow() -> Any:
 class TopKStage:
     """Keep the k largest rows of each window; emit them when the window is complete."""
 
-    held: Held
+    held: HeldRows
     k: int
     by: str
     ties: str

@@ -15,7 +15,7 @@ from penstock.sources import parquet_footers
 from penstock.sources.conform import check
 from penstock.sources.dataset import THREADS, Dataset
 from penstock.sources.fragment import Fragment
-from penstock.sources.paths import Found, Partition
+from penstock.sources.paths import FoundFile, Partition
 from penstock.sources.read_errors import reading
 from penstock.sources.row_deletes import Numbers, packed, within
 from penstock.storage.access import LOCAL, Access
@@ -71,7 +71,7 @@ class LakeTable:
         }
         self._check(file, _named(_instants(stored, metadata), names))
         absent = [(name, None) for name in self.schema.names if name not in given and name not in names]
-        found = Found(file.path, (*file.partition, *absent))
+        found = FoundFile(file.path, (*file.partition, *absent))
         clock = None if time is None or time not in names else self.schema.field(time).with_name(names[time])
         parts = parquet_footers.row_groups(found, metadata, clock, stored)
         renamed = tuple((ours, theirs) for ours, theirs in names.items() if ours != theirs)

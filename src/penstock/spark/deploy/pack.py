@@ -39,7 +39,7 @@ _GZIP_LEVEL = 1  # a higher level takes several times as long for a tenth of the
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PackTarget:
     """The Python version and the platform of executors."""
 
     python: str = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -64,12 +64,16 @@ class Target:
 
 
 def pack_archive(
-    path: Path, target: Target | None = None, *, add: Sequence[str] = (), only: Sequence[str] | None = None
+    path: Path,
+    target: PackTarget | None = None,
+    *,
+    add: Sequence[str] = (),
+    only: Sequence[str] | None = None,
 ) -> Path:
     """Write the archive. `add` names further packages; `only` replaces the optional ones."""
     if not path.name.endswith((".tar.gz", ".tgz")):
         raise EngineError(f"{path.name!r} is no name of an archive; it ends in .tar.gz")
-    target, wanted = target or Target(), requirements(add, only)
+    target, wanted = target or PackTarget(), requirements(add, only)
     with tempfile.TemporaryDirectory(prefix="penstock-pack-") as folder:
         _fill(Path(folder), target, wanted)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +98,7 @@ def requirements(add: Sequence[str] = (), only: Sequence[str] | None = None) -> 
     return list(names)
 
 
-def archive_name(target: Target, add: Sequence[str] = (), only: Sequence[str] | None = None) -> str:
+def archive_name(target: PackTarget, add: Sequence[str] = (), only: Sequence[str] | None = None) -> str:
     """Return a name that is different for different contents."""
     found = hashlib.sha256(json.dumps([asdict(target), requirements(add, only), sorted(_pins())]).encode())
     for file in _sources():
@@ -105,7 +109,7 @@ def archive_name(target: Target, add: Sequence[str] = (), only: Sequence[str] | 
 # --- contents -----------------------------------------------------------------------------------------------
 
 
-def _fill(folder: Path, target: Target, wanted: Sequence[str]) -> None:
+def _fill(folder: Path, target: PackTarget, wanted: Sequence[str]) -> None:
     """Lay out the archive: bootstrap.py as the root module, and all packages in `site`."""
     site = folder / "site"
     _install(site, target, wanted)
@@ -119,7 +123,7 @@ def _fill(folder: Path, target: Target, wanted: Sequence[str]) -> None:
     (folder / "pack.json").write_text(json.dumps(asdict(target)), encoding="utf-8")
 
 
-def _install(site: Path, target: Target, wanted: Sequence[str]) -> None:
+def _install(site: Path, target: PackTarget, wanted: Sequence[str]) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
         constraints.writelines(f"{pin}\n" for pin in _pins())
         constraints.flush()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.codegen.cache import default_directory
 from penstock.codegen.private import private_directory
 from penstock.errors import EngineError
-from penstock.spark.deploy.pack import ALIAS, Target, archive_name, pack_archive
+from penstock.spark.deploy.pack import ALIAS, PackTarget, archive_name, pack_archive
 from penstock.spark.deploy.preflight import require_penstock, surveyed
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def ship(
     return path
 
 
-def _target_of(spark: SparkSession) -> Target:
+def _target_of(spark: SparkSession) -> PackTarget:
     (found,) = surveyed(spark, tasks=1)
-    return Target(".".join(found.python.split(".")[:2]), found.machine, found.system)
+    return PackTarget(".".join(found.python.split(".")[:2]), found.machine, found.system)
 
 
 def _given(path: Path) -> Path:
@@ -55,7 +55,7 @@ def _given(path: Path) -> Path:
     return path.absolute()
 
 
-def _packed(target: Target, add: Sequence[str]) -> Path:
+def _packed(target: PackTarget, add: Sequence[str]) -> Path:
     """Return the archive from the user's cache, or pack it."""
     folder = _cache()
     path = folder / archive_name(target, add)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from penstock.api.backfill import LIVE, Backfill, Side, in_order
+from penstock.api.backfill import LIVE, Backfill, HistorySide, in_order
 from penstock.errors import UnsupportedError
 from penstock.runtime.stage import END_OF_TIME
 from penstock.sources.dataset import Dataset, Files
@@ -23,7 +23,7 @@ from penstock.sources.fragment import Fragment
 from penstock.sources.kafka import LiveTopic
 from penstock.sources.live_files import LiveFiles
 from penstock.sources.malformed import HISTORY, Bad
-from penstock.sources.paths import Found
+from penstock.sources.paths import FoundFile
 from penstock.spark.exchange import ShufflePayload, packed
 from penstock.spark.slices import Part, as_json
 from penstock.spark.storage import with_access
@@ -55,10 +55,10 @@ class BackfillSource(PayloadSource):
         scatter, stream = self.asked()
         given = json.loads(self.options["secret"])
         past, tasks = given["history"], int(given["tasks"])
-        found = tuple(Found(path, tuple(map(tuple, folders))) for path, folders in past["found"])
+        found = tuple(FoundFile(path, tuple(map(tuple, folders))) for path, folders in past["found"])
         source = scatter.source(stream)
         files = Files(found, past["format"], source.schema, self.HISTORY)
-        history = History(files, source.time.column, given["most"])
+        history = HistoryFiles(files, source.time.column, given["most"])
         behind = LiveFiles("", past["format"], source.schema, access=self.HISTORY)
         reader = FileReader(scatter, stream, behind, tasks, None)
         live: FileReader | KafkaReader
@@ -70,7 +70,7 @@ class BackfillSource(PayloadSource):
 
 
 @dataclass
-class History:
+class HistoryFiles:
     """Files that exist at the start, in time order. A batch reads up to `most` of them."""
 
     files: Files
@@ -121,7 +121,7 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     scatter: Scatter
     stream: str
-    history: History
+    history: HistoryFiles
     files: FileReader
     live: FileReader | KafkaReader
     at: int
@@ -179,7 +179,7 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read the rows of one side, and yield them as payloads."""
         assert isinstance(partition, BackfillPartition)
         reader = self.live if partition.live else self.files
-        side = Side(self.scatter.source(self.stream).time.column, self.at, before=not partition.live)
+        side = HistorySide(self.scatter.source(self.stream).time.column, self.at, before=not partition.live)
         bad: list[Bad] = []
         out = 0
 

@@ -22,7 +22,7 @@ from penstock.sources.live_files import LiveFiles
 from penstock.sources.live_rows import LiveReader
 from penstock.sources.malformed import Bad
 from penstock.sources.parquet_footers import Footer
-from penstock.sources.paths import Found
+from penstock.sources.paths import FoundFile
 from penstock.sources.readers import TEXT
 from penstock.spark.slices import Piece, as_json, even_parts, from_json, joined_part
 from penstock.spark.storage import with_access
@@ -155,7 +155,7 @@ class FileReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableNo
         write_bad(source, partition.part, bad, access)
 
 
-def _there(path: str, there: dict[str, Found]) -> Found:
+def _there(path: str, there: dict[str, FoundFile]) -> FoundFile:
     if path not in there:
         raise SourceError(
             f"the file {path!r} is part of a batch that has not been committed, and is gone; put it back"

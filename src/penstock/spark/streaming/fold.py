@@ -17,7 +17,7 @@ _SENT = (CELLS, NULLS)
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class PreAggregation:
     """The query up to its first `windows`. Their keys at positions `keys` partition all later work."""
 
     query: Query

@@ -18,17 +18,17 @@ from penstock.plan.schema import schema_of
 from penstock.sources.bound import Bound
 from penstock.sources.kafka import LiveTopic
 from penstock.sources.live_files import LiveFiles
-from penstock.spark.bound import Frame, zone_of
+from penstock.spark.bound import BoundDataFrame, zone_of
 from penstock.spark.exchange import SPARK_SCHEMA
 from penstock.spark.order import quoted
 from penstock.spark.split_plan import cut
 from penstock.spark.storage import Accesses
-from penstock.spark.streaming.fold import Fold
+from penstock.spark.streaming.fold import PreAggregation
 from penstock.spark.streaming.late_and_malformed import require_folders
 from penstock.spark.streaming.operator import OUTPUT, STATE, Unpack, WithState
 from penstock.spark.streaming.shard import COUNTS, Shard
 from penstock.spark.streaming.shard_placement import labels
-from penstock.spark.streaming.shuffle_write import FromFrame, Scatter, Sender
+from penstock.spark.streaming.shuffle_write import FromFrame, Scatter, StreamSender
 from penstock.spark.streaming.topology import Way, way_of, windows_of
 from penstock.spark.streaming.update_mode import APPEND, UPDATE, require_updatable
 from penstock.spark.tasks import Named, Query
@@ -49,13 +49,15 @@ def is_streaming(bound: Mapping[str, Bound]) -> bool:
 
 def needs_shards(compiled: Compiled, bound: Mapping[str, Bound]) -> bool:
     """Check whether a query needs shards. Row-wise queries over DataFrames have no state and need none."""
-    plain = possible(compiled.program).rows and all(isinstance(data, Frame) for data in bound.values())
+    plain = possible(compiled.program).rows and all(
+        isinstance(data, BoundDataFrame) for data in bound.values()
+    )
     return is_streaming(bound) and not plain
 
 
 def _goes_on(bound: Bound) -> bool:
     return isinstance(bound, LiveFiles | LiveTopic | Backfill) or (
-        isinstance(bound, Frame) and bound.frame.isStreaming
+        isinstance(bound, BoundDataFrame) and bound.frame.isStreaming
     )
 
 
@@ -91,8 +93,10 @@ def wired(compiled: Compiled, shards: int, frames: frozenset[str], way: Way) -> 
     divided = way.keys if way.folds else keys
     names = labels(shards if divided else 1)
     made = cut(compiled, keys)
-    senders = {name: Sender(Query.of(sender.plan), sender.keys) for name, sender in made.senders.items()}
-    fold = Fold(Query.of(compiled.plan), way.windows, way.keys) if way.folds else None
+    senders = {
+        name: StreamSender(Query.of(sender.plan), sender.keys) for name, sender in made.senders.items()
+    }
+    fold = PreAggregation(Query.of(compiled.plan), way.windows, way.keys) if way.folds else None
     by_value = frames if found.ordered else frozenset()
     behind = Shard(Query.of(made.behind), len(names), names[0], by_value, windows_of(found))
     return Scatter(senders, names, fold), behind
@@ -118,7 +122,7 @@ class Topology:
         else:
             require_ends(self.compiled.raw)
         partitions = int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
-        frames = frozenset(name for name, data in self.bound.items() if isinstance(data, Frame))
+        frames = frozenset(name for name, data in self.bound.items() if isinstance(data, BoundDataFrame))
         way = way_of(self.compiled)
         scatter, shard = wired(self.compiled, min(self.tasks, partitions), frames, way)
         objects = tuple(sorted(objects_of(shard.compiled).items()))
@@ -148,7 +152,7 @@ class Topology:
 
             topic: DataFrame = topic_frame(self.spark, scatter, stream, bound, identity, access)
             return topic
-        assert isinstance(bound, Frame)
+        assert isinstance(bound, BoundDataFrame)
         rows = bound.frame.select(*map(quoted, scatter.columns(stream)))
         return rows.mapInArrow(FromFrame(scatter, stream, access), SPARK_SCHEMA)
 

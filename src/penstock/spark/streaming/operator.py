@@ -13,7 +13,7 @@ from penstock.plan.codec import decode
 from penstock.plan.schema import schema_of
 from penstock.spark.exchange import ShufflePayload
 from penstock.spark.streaming.late_and_malformed import log_late, write_late
-from penstock.spark.streaming.shard import COUNTS, Shard, Step
+from penstock.spark.streaming.shard import COUNTS, Shard, ShardStep
 from penstock.spark.tasks import Query, settle
 from penstock.spark.types import Deliver, deliverer, never_null
 from penstock.state.packing import pack, unpack
@@ -59,7 +59,7 @@ def payloads_of(frames: Iterable[Any]) -> list[ShufflePayload]:
     ]
 
 
-def rows_of(step: Step, state_bytes: int) -> Iterator[tuple[Any, ...]]:
+def rows_of(step: ShardStep, state_bytes: int) -> Iterator[tuple[Any, ...]]:
     """Encode a step as rows: one row with counts, then one row per result chunk."""
     none = (0,) * len(COUNTS)
     yield (None, *(step.counts[name] for name in COUNTS), state_bytes, step.watermark)

@@ -37,7 +37,7 @@ COUNTS = ("read", "accepted", "late", "malformed", "filtered", "emitted", "ties"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ShardStep:
     """The outcome of one batch in a shard: results, new state, row counts, watermark and late rows."""
 
     results: Sequence[pa.RecordBatch]
@@ -74,7 +74,9 @@ class Shard:
         """Return the signature that saved state and offsets must match."""
         return {**_signature(self.query, self.windows), SHARDS: str(self.shards)}
 
-    def step(self, label: int, saved: State | None, payloads: Iterable[ShufflePayload], now: int = 0) -> Step:
+    def step(
+        self, label: int, saved: State | None, payloads: Iterable[ShufflePayload], now: int = 0
+    ) -> ShardStep:
         """Run one batch of a shard. `now` is the processing time of the batch in microseconds."""
         run = _Run(self, self.compiled, self.compiled.open(ENGINE, bounded=False))
         run.session.pace()
@@ -93,7 +95,7 @@ class Shard:
         if self.updates:
             results = run.updates(tables, results)
             counts["emitted"] = sum(batch.num_rows for batch in results)
-        return Step(results, state, counts, run.session.watermark, aside.found)
+        return ShardStep(results, state, counts, run.session.watermark, aside.found)
 
 
 def _marks(payloads: Iterable[ShufflePayload]) -> list[tuple[str, Mark]]:
@@ -221,7 +223,7 @@ def _split(name: str) -> tuple[str, str]:
     return str(stream), str(split)
 
 
-def totals(steps: Iterable[Step]) -> Metrics:
+def totals(steps: Iterable[ShardStep]) -> Metrics:
     """Sum the row counts of all shards.
 
     >>> totals([]).balanced

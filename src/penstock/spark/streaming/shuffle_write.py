@@ -19,7 +19,7 @@ from penstock.sources.malformed import Bad
 from penstock.spark.decode_dictionaries import in_one_piece
 from penstock.spark.exchange import PAYLOAD_ROWS, ShufflePayload, packed
 from penstock.spark.rows import GROUP_ROWS
-from penstock.spark.streaming.fold import Fold
+from penstock.spark.streaming.fold import PreAggregation
 from penstock.spark.streaming.late_and_malformed import batch_id, write_bad
 from penstock.spark.tasks import Query, settle
 from penstock.state.merge import divided, shard_of
@@ -51,7 +51,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
+class StreamSender:
     """The query over one stream's rows before the shuffle. Its last `keys` columns are keys."""
 
     query: Query
@@ -65,9 +65,9 @@ class Scatter:
     With a `fold`, tasks send partial aggregates of panes instead of rows.
     """
 
-    senders: Mapping[str, Sender]
+    senders: Mapping[str, StreamSender]
     labels: tuple[int, ...]
-    fold: Fold | None = None
+    fold: PreAggregation | None = None
 
     def to_json(self) -> str:
         """Encode as text. The plans before the shuffle only filter and project, so they contain no Python function."""
@@ -80,7 +80,7 @@ class Scatter:
         """Decode the output of `to_json`."""
         given = json.loads(text)
         senders = {
-            name: Sender(Query(str(plan)), int(keys)) for name, (plan, keys) in given["senders"].items()
+            name: StreamSender(Query(str(plan)), int(keys)) for name, (plan, keys) in given["senders"].items()
         }
         fold = None if given["fold"] is None else _fold(*given["fold"])
         return Scatter(senders, tuple(map(int, given["labels"])), fold)
@@ -123,7 +123,7 @@ class Scatter:
 
     def _folded(
         self,
-        fold: Fold,
+        fold: PreAggregation,
         task: int,
         stream: str,
         split: str,
@@ -170,8 +170,8 @@ class Scatter:
                 yield label, part
 
 
-def _fold(text: str, windows: Sequence[str], keys: Sequence[int]) -> Fold:
-    return Fold(Query(str(text)), tuple(map(str, windows)), tuple(map(int, keys)))
+def _fold(text: str, windows: Sequence[str], keys: Sequence[int]) -> PreAggregation:
+    return PreAggregation(Query(str(text)), tuple(map(str, windows)), tuple(map(int, keys)))
 
 
 def _later(latest: int | None, batches: Sequence[pa.RecordBatch], time: str) -> int | None:

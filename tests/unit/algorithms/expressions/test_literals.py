@@ -20,7 +20,7 @@ from penstock.expr.evaluate import evaluator
 from penstock.expr.typing import type_of
 from penstock.loop.abi import ERRORS, WORDS
 from penstock.loop.interpret import dtype_of
-from penstock.operators.rows.kernels import RowsSpec, build_rows
+from penstock.operators.rows.kernels import RowsKernelSpec, build_rows
 from penstock.types.arrow import from_physical
 from penstock.types.time import Time
 
@@ -75,7 +75,9 @@ def values(dtype: pa.DataType) -> list[Any]:
 
 def found(expr: ex.Expr, schema: pa.Schema, rows: list[Any]) -> list[Any]:
     """Run the kernel on one row at a time."""
-    spec = RowsSpec(schema, Time("t", INT, None), None, (ex.Field("r", expr),), frozenset("a"), frozenset())
+    spec = RowsKernelSpec(
+        schema, Time("t", INT, None), None, (ex.Field("r", expr),), frozenset("a"), frozenset()
+    )
     made = build_rows(spec)
     native = CACHE.get(made.kernel, compile_object, OptimisationLevel.QUICK)
     batch = pa.RecordBatch.from_arrays(
@@ -142,6 +144,6 @@ def test_code_depends_on_properties_of_literals_alone() -> None:
     cache = KernelCache()
     for function, number in product(("lt", "add", "sub", "mul"), range(2, 200)):
         field = ex.Field("r", ex.Call(function, (ex.Column("a"), ex.Literal(number, INT))))
-        spec = RowsSpec(schema, Time("t", INT, None), None, (field,), frozenset(), frozenset())
+        spec = RowsKernelSpec(schema, Time("t", INT, None), None, (field,), frozenset(), frozenset())
         cache.get(build_rows(spec).kernel, compile_object, OptimisationLevel.QUICK)
     assert len(cache) == 4

@@ -27,7 +27,7 @@ from penstock.expr.functions import FUNCTIONS
 from penstock.expr.typing import type_of
 from penstock.loop.abi import ERRORS, WORDS
 from penstock.loop.interpret import dtype_of
-from penstock.operators.rows.kernels import RowsKernel, RowsSpec, build_rows
+from penstock.operators.rows.kernels import RowsKernel, RowsKernelSpec, build_rows
 from penstock.types.arrow import from_physical, kind_of
 from penstock.types.time import Time
 
@@ -138,7 +138,7 @@ class Compiled:
 def compiled(case: Case) -> Compiled:
     nullable = frozenset("ab"[: len(case.types)])
     fields = (ex.Field("r", case.expr),)
-    rows = build_rows(RowsSpec(case.schema, Time("t", INT, None), None, fields, nullable, frozenset()))
+    rows = build_rows(RowsKernelSpec(case.schema, Time("t", INT, None), None, fields, nullable, frozenset()))
     return Compiled(
         rows, compile_kernel(rows.kernel, effort=OptimisationLevel.QUICK), evaluator(case.expr, case.schema)
     )

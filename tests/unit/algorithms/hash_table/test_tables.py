@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.algorithms.expressions.cells import Cell
-from penstock.algorithms.hash_table.group_kernels import DenseKeys, KeyReader, key_word
+from penstock.algorithms.hash_table.group_kernels import DenseGroups, KeyReader, key_word
 from penstock.algorithms.hash_table.number_keys import index_kernel
 from penstock.algorithms.hash_table.probe import find_or_insert, hash_word
 from penstock.algorithms.monoids import count, least
@@ -179,7 +179,7 @@ def dense(width: int, nullable: bool) -> Kernel:
     """Locate each key, tell whether it lies outside, and read back those that do not."""
     k = KernelBuilder("dense")
     n = k.scalar("n")
-    table = DenseKeys.declare(k, width)
+    table = DenseGroups.declare(k, width)
     inputs = [k.buffer("in_words", I64) for _ in range(width)]
     valid = [k.buffer("valid", U8) for _ in range(width)]
     places, outside = k.buffer("places", I64), k.buffer("outside", U8)

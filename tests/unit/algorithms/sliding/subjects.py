@@ -13,8 +13,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from penstock.algorithms import monoids
-from penstock.algorithms.monoids import Monoid, State, Values
-from penstock.algorithms.sliding.plain import Algebra, Frames
+from penstock.algorithms.monoids import Monoid, StateField, Values
+from penstock.algorithms.sliding.plain import Frames, PlainMonoid
 from penstock.algorithms.sliding.slide import Emit, Row
 from penstock.loop.build import KernelBuilder
 from penstock.loop.interpret import dtype_of
@@ -31,7 +31,7 @@ class Subject:
     make: Callable[[], Monoid]
     types: tuple[Type, ...]
     draw: Callable[[random.Random], tuple[Any, ...]]
-    algebra: Algebra
+    algebra: PlainMonoid
     finish: Callable[[tuple[Any, ...]], Any] = lambda state: state[0]
     nulls: bool = False  # a third of the rows add nothing
 
@@ -87,14 +87,14 @@ def _skipping_nulls(add: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
     return lambda state, row: state if row is None else add(state, row)
 
 
-SUM = Algebra(
+SUM = PlainMonoid(
     0,
     _skipping_nulls(lambda s, row: s + row[0]),
     lambda a, b: a + b,
     _skipping_nulls(lambda s, row: s - row[0]),
     lambda a, b: a - b,
 )
-COUNT = Algebra(
+COUNT = PlainMonoid(
     0,
     _skipping_nulls(lambda s, row: s + 1),
     lambda a, b: a + b,
@@ -107,15 +107,15 @@ def _ordered(value: float) -> tuple[bool, float]:
     return (True, 0.0) if math.isnan(value) else (False, value)
 
 
-def extreme(pick: Callable[..., Any], identity: Any) -> Algebra:
+def extreme(pick: Callable[..., Any], identity: Any) -> PlainMonoid:
     def merge(a: Any, b: Any) -> Any:
         return pick(a, b, key=_ordered)
 
-    return Algebra(identity, _skipping_nulls(lambda s, row: merge(s, row[0])), merge)
+    return PlainMonoid(identity, _skipping_nulls(lambda s, row: merge(s, row[0])), merge)
 
 
 # Floats keep all values: the sum of a frame is that of `exact_sum`, whatever the order.
-FLOATS = Algebra((), lambda s, row: (*s, row[0]), lambda a, b: a + b)
+FLOATS = PlainMonoid((), lambda s, row: (*s, row[0]), lambda a, b: a + b)
 
 
 def exact_sum(values: Sequence[float]) -> float:
@@ -137,14 +137,14 @@ def _uncompose(whole: Any, older: Any) -> Any:
     return whole[0] * older[0], whole[1] - whole[0] * older[0] * older[1]
 
 
-AFFINE = Algebra((1, 0), _compose, _compose, _uncompose, _uncompose)
+AFFINE = PlainMonoid((1, 0), _compose, _compose, _uncompose, _uncompose)
 
 
 def affine() -> Monoid:
     """Compositions of x → a x + b where a is 1 or -1."""
     return Monoid(
         "affine",
-        (State(I64, 1), State(I64, 0)),
+        (StateField(I64, 1), StateField(I64, 0)),
         lambda k, a, b: _compose(a, b),
         lambda k, a, b: _compose(a, b),
         remove=lambda k, a, b: _uncompose(a, b),
@@ -157,7 +157,7 @@ def last_float() -> Monoid:
     """The newest value, a float: lanes would mix up which that is."""
     return Monoid(
         "last_float",
-        (State(F64, 0.0), State(U8, 0)),
+        (StateField(F64, 0.0), StateField(U8, 0)),
         lambda k, state, values: (values[0], state[1] | 1),
         lambda k, a, b: (select(b[1].ne(0), b[0], a[0]), a[1] | b[1]),
         ordered=True,
@@ -168,15 +168,15 @@ def last_integer() -> Monoid:
     """The newest value; SMALL stands for none."""
     return Monoid(
         "last_integer",
-        (State(I64, SMALL),),
+        (StateField(I64, SMALL),),
         lambda k, state, values: (values[0],),
         lambda k, a, b: (select(b[0].eq(SMALL), a[0], b[0]),),
         ordered=True,
     )
 
 
-LAST_INTEGER = Algebra(SMALL, lambda s, row: row[0], lambda a, b: a if b == SMALL else b)
-LAST = Algebra((0.0, 0), lambda s, row: (row[0], 1), lambda a, b: b if b[1] else a)
+LAST_INTEGER = PlainMonoid(SMALL, lambda s, row: row[0], lambda a, b: a if b == SMALL else b)
+LAST = PlainMonoid((0.0, 0), lambda s, row: (row[0], 1), lambda a, b: b if b[1] else a)
 
 
 SUBJECTS = [

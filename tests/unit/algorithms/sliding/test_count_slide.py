@@ -31,7 +31,7 @@ from penstock.algorithms.sliding.count_slide import (
     running_panes,
     short_panes,
 )
-from penstock.algorithms.sliding.slide import CountSlide, Scratch
+from penstock.algorithms.sliding.slide import CountSlide, SlideScratch
 from penstock.loop.abi import LANES
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import Kernel, Value
@@ -39,7 +39,7 @@ from tests.unit.algorithms.running import run
 from tests.unit.algorithms.sliding.subjects import SUBJECTS, Subject, outputs, read, same, writer
 from tests.unit.codegen.compare import zeros
 
-Form = Callable[[CountSlide], tuple[Scratch, ...]]
+Form = Callable[[CountSlide], tuple[SlideScratch, ...]]
 SHAPES = [(1, 1), (4, 1), (5, 1), (9, 1), (40, 1), (4, 4), (3, 5), (6, 3), (7, 3), (7, 4), (5, 2), (90, 30)]
 SHAPES += [(100, 7), (80, 33), (132, 2), (72, 4)]
 NAMES = ("wide sum", "least", "least float", "float sum", "affine maps", "last integer")
@@ -80,7 +80,9 @@ CASES = [
 
 
 @cache
-def kernel_of(subject: Subject, shape: tuple[int, int], form: Form) -> tuple[Kernel, tuple[Scratch, ...]]:
+def kernel_of(
+    subject: Subject, shape: tuple[int, int], form: Form
+) -> tuple[Kernel, tuple[SlideScratch, ...]]:
     k = KernelBuilder("counting")
     slide = a_slide(k, subject, shape, k.scalar("begin"), k.scalar("end"))
     with k.if_(slide.begin < slide.end):

@@ -14,7 +14,7 @@ from penstock.algorithms.sliding import plain
 from penstock.algorithms.sliding.plain import Frames
 from penstock.algorithms.sliding.prefix_sums import prefix_sums
 from penstock.algorithms.sliding.recompute import recompute
-from penstock.algorithms.sliding.slide import Scratch, Slide
+from penstock.algorithms.sliding.slide import Slide, SlideScratch
 from penstock.algorithms.sliding.subtract_on_evict import subtract_on_evict
 from penstock.algorithms.sliding.two_stacks import two_stacks
 from penstock.loop.build import KernelBuilder
@@ -36,7 +36,7 @@ from tests.unit.algorithms.sliding.subjects import (
 )
 from tests.unit.codegen.compare import zeros
 
-Algorithm = Callable[[Slide], tuple[Scratch, ...]]
+Algorithm = Callable[[Slide], tuple[SlideScratch, ...]]
 TWINS: dict[Algorithm, Callable[..., Iterator[Any]]] = {
     recompute: plain.recompute,
     subtract_on_evict: plain.subtract_on_evict,
@@ -56,7 +56,7 @@ PAIRS = [
 @cache
 def kernel_of(
     subject: Subject, algorithm: Algorithm, dense: bool = False
-) -> tuple[Kernel, tuple[Scratch, ...]]:
+) -> tuple[Kernel, tuple[SlideScratch, ...]]:
     k = KernelBuilder("sliding")
     monoid = subject.make()
     lo, hi = frame_buffers(k)
@@ -66,7 +66,7 @@ def kernel_of(
     return k.build(), scratch
 
 
-def scratch_memory(scratch: tuple[Scratch, ...], frames: Frames) -> dict[str, Any]:
+def scratch_memory(scratch: tuple[SlideScratch, ...], frames: Frames) -> dict[str, Any]:
     lengths = {False: max(longest(frames), 1), True: end(frames) + 1}
     return {each.buffer.name: zeros(each.buffer.type, lengths[each.whole]) for each in scratch}
 

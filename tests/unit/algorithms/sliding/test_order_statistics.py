@@ -21,7 +21,7 @@ from penstock.algorithms.order_statistics.sliding import (
     order_statistics,
 )
 from penstock.algorithms.sliding import plain
-from penstock.algorithms.sliding.plain import Frames, Order
+from penstock.algorithms.sliding.plain import Frames, SortedRanks
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import F64, I32, I64, U64, Kernel, Type, Value
 from tests.unit.algorithms.running import run
@@ -99,7 +99,7 @@ def placed(ranks: list[int]) -> tuple[list[int], list[int]]:
     return places, [ranks[row] for row in order]
 
 
-def expected(order: Order) -> list[int]:
+def expected(order: SortedRanks) -> list[int]:
     """Answer as the kernel does, except for quantiles of nothing."""
     found = [len(order.ranks), order.distinct, order.mode]
     for fraction in FRACTIONS if order.ranks else ():

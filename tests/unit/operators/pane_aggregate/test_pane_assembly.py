@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.algorithms.hash_table.keys import HashKeys
-from penstock.algorithms.window_grid import Grid, Windows
+from penstock.algorithms.window_grid import Grid, WindowGrid
 from penstock.loop.abi import KEYS, WORDS
-from penstock.operators.pane_aggregate.pane_assembly import Frames, frames_of_pairs, frames_of_panes
+from penstock.operators.pane_aggregate.pane_assembly import PaneRanges, frames_of_pairs, frames_of_panes
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
 GRIDS = st.builds(Grid, st.integers(1, 40), st.integers(1, 40), st.integers(-50, 50))
@@ -38,7 +38,7 @@ def numbers_around(grid: Grid) -> range:
 
 @given(grid=GRIDS)
 def test_a_window_is_exactly_the_ticks_of_its_panes(grid: Grid) -> None:
-    windows = Windows(grid)
+    windows = WindowGrid(grid)
     for number in numbers_around(grid)[::3]:
         start, end = window_at(grid, number)
         first, _, last = (int(bound[0]) for bound in windows.bounds(np.array([number])))
@@ -49,7 +49,7 @@ def test_a_window_is_exactly_the_ticks_of_its_panes(grid: Grid) -> None:
 @given(grid=GRIDS, number=st.integers(-50, 50))
 def test_the_cut_of_a_window_lies_inside_it_and_is_shared_by_its_neighbours(grid: Grid, number: int) -> None:
     """Each cut serves a whole window's length of starts: then merging up to it once is worth it."""
-    windows = Windows(grid)
+    windows = WindowGrid(grid)
     start, cut, end = (int(bound[0]) for bound in windows.bounds(np.array([number])))
     assert start < cut <= end
     others = np.arange(cut - windows.span, cut)
@@ -67,7 +67,7 @@ def _in(grid: Grid, number: int, time: int) -> bool:
     return start <= time < end
 
 
-def check(frames: Frames, panes: np.ndarray, windows: Windows, own: Sequence[int]) -> None:
+def check(frames: PaneRanges, panes: np.ndarray, windows: WindowGrid, own: Sequence[int]) -> None:
     """Check that each frame lists the panes that its window has among its own, in order, around its cut."""
     for f, number in enumerate(frames.numbers):
         start, cut, end = (int(bound[0]) for bound in windows.bounds(np.array([number])))
@@ -84,7 +84,7 @@ LIMITS = st.tuples(st.integers(-10, 10) | st.just(START_OF_TIME), st.integers(-1
 def test_frames_are_the_windows_that_hold_a_pane(
     grid: Grid, times: list[int], limits: tuple[int, int]
 ) -> None:
-    windows = Windows(grid)
+    windows = WindowGrid(grid)
     panes = np.array(list(dict.fromkeys(pane_of(grid, time) for time in times)))
     frames = frames_of_panes(windows, panes, *limits)
     assert frames.numbers.tolist() == expected_windows(grid, times, *limits)
@@ -94,7 +94,7 @@ def test_frames_are_the_windows_that_hold_a_pane(
 def test_a_window_that_reaches_over_many_panes_has_one_frame_for_each_slide() -> None:
     panes = np.array([0, 10_240])
     for grid, many in [(Grid(10, 10, 0), 2), (Grid(10_240, 10, 0), 2_048)]:
-        assert len(frames_of_panes(Windows(grid), panes, START_OF_TIME, END_OF_TIME)) == many
+        assert len(frames_of_panes(WindowGrid(grid), panes, START_OF_TIME, END_OF_TIME)) == many
 
 
 def keys_of(pairs: Sequence[tuple[int, int | None]]) -> HashKeys:
@@ -115,7 +115,7 @@ def keys_of(pairs: Sequence[tuple[int, int | None]]) -> HashKeys:
 def test_frames_of_pairs_are_the_windows_of_each_key(
     grid: Grid, rows: list[tuple[int, int | None]], limits: tuple[int, int]
 ) -> None:
-    windows = Windows(grid)
+    windows = WindowGrid(grid)
     pairs = list(dict.fromkeys((pane_of(grid, time), key) for time, key in rows))
     frames = frames_of_pairs(windows, keys_of(pairs), *limits)
     panes = np.array([pane for pane, _ in pairs])
@@ -132,5 +132,5 @@ def test_frames_of_pairs_are_the_windows_of_each_key(
 @given(grid=GRIDS, rows=st.lists(st.tuples(st.sampled_from(TICKS), st.sampled_from([0, 1])), min_size=1))
 def test_neither_bound_of_frames_ever_falls(grid: Grid, rows: list[tuple[int, int]]) -> None:
     pairs = list(dict.fromkeys((pane_of(grid, time), key) for time, key in rows))
-    frames = frames_of_pairs(Windows(grid), keys_of(pairs), START_OF_TIME, END_OF_TIME)
+    frames = frames_of_pairs(WindowGrid(grid), keys_of(pairs), START_OF_TIME, END_OF_TIME)
     assert all((np.diff(bound) >= 0).all() for bound in (frames.first, frames.cuts, frames.last))

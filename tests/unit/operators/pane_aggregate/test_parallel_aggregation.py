@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.codegen.morsel_scheduler import HAS_THREADS, Frame
+from penstock.codegen.morsel_scheduler import HAS_THREADS, ArgumentFrame
 from penstock.codegen.tiers import TieredKernel
 from penstock.loop.morsels import Morsels, Progress
 
@@ -24,7 +24,7 @@ def from_the_first_call() -> Iterator[None]:
     """Let kernels go together though better code may come: queries of tests are over before that."""
 
     def together(
-        self: TieredKernel, frames: Sequence[Frame], shares: Sequence[Morsels]
+        self: TieredKernel, frames: Sequence[ArgumentFrame], shares: Sequence[Morsels]
     ) -> list[Progress] | None:
         found = self._code().through(frames, shares) if HAS_THREADS else None
         SEEN.append(found or [])

@@ -15,16 +15,16 @@ import pytest
 
 import penstock as pk
 from penstock.spark.deploy import pack
-from penstock.spark.deploy.pack import Target, archive_name, pack_archive, requirements
+from penstock.spark.deploy.pack import PackTarget, archive_name, pack_archive, requirements
 
-HERE = Target()
+HERE = PackTarget()
 
 
 @pytest.fixture
 def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An archive without packages, as if pip had found them."""
 
-    def installed(site: Path, target: Target, wanted: Sequence[str]) -> None:
+    def installed(site: Path, target: PackTarget, wanted: Sequence[str]) -> None:
         (site / "numpy" / "tests").mkdir(parents=True)
         (site / "numpy" / "tests" / "large.py").touch()
         (site / "numpy" / "__init__.py").touch()
@@ -101,7 +101,7 @@ def test_pip_is_asked_for_wheels_of_the_target_in_the_versions_of_this_environme
 
     monkeypatch.setattr(pack.subprocess, "run", run)
     with pytest.raises(pk.EngineError, match=r"for 3\.12 on aarch64: no numpy for 3\.12$"):
-        pack_archive(tmp_path / "x.tar.gz", Target("3.12", "aarch64"), only=())
+        pack_archive(tmp_path / "x.tar.gz", PackTarget("3.12", "aarch64"), only=())
     ((command, constraints),) = asked
     assert command[-5:] == list(pack.NEEDED)
     assert {"--only-binary=:all:", "manylinux2014_aarch64", "3.12"} <= set(command)
@@ -113,9 +113,9 @@ def test_pip_is_asked_for_wheels_of_the_target_in_the_versions_of_this_environme
 @pytest.mark.parametrize(
     ("action", "words"),
     [
-        (lambda: Target(python="three"), "such as '3.12'"),
-        (lambda: Target(machine="sparc"), "archives are for Linux"),
-        (lambda: Target(system="Windows"), "archives are for Linux"),
+        (lambda: PackTarget(python="three"), "such as '3.12'"),
+        (lambda: PackTarget(machine="sparc"), "archives are for Linux"),
+        (lambda: PackTarget(system="Windows"), "archives are for Linux"),
         (lambda: pack_archive(Path("x.zip")), "ends in .tar.gz"),
         (lambda: requirements(["nosuchpackage"]), "nosuchpackage must be installed here"),
         (lambda: requirements(["--index-url=http://other"]), "no name of a package"),
@@ -129,7 +129,7 @@ def test_what_cannot_be_packed_is_refused_before_pip_runs(action: Any, words: st
 
 def test_other_contents_have_another_name() -> None:
     names = {
-        archive_name(target, only=only) for target in (HERE, Target("3.12")) for only in ((), ("polars",))
+        archive_name(target, only=only) for target in (HERE, PackTarget("3.12")) for only in ((), ("polars",))
     }
     assert len(names) == 4
     assert archive_name(HERE, only=()) == archive_name(HERE, only=())

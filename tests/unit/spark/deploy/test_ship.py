@@ -9,7 +9,7 @@ import pytest
 
 import penstock as pk
 from penstock.spark.deploy import ship
-from penstock.spark.deploy.pack import Target
+from penstock.spark.deploy.pack import PackTarget
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The archives that were packed, in order; the cache is a folder of this test."""
     made: list[Path] = []
 
-    def pack(path: Path, target: Target, add: Any) -> Path:
+    def pack(path: Path, target: PackTarget, add: Any) -> Path:
         made.append(path)
         path.write_bytes(b"archive")
         return path
@@ -28,14 +28,14 @@ def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def test_an_archive_is_packed_once_for_each_target(packed: list[Path]) -> None:
-    first = ship._packed(Target("3.11"), ())
-    assert ship._packed(Target("3.11"), ()) == first
-    assert ship._packed(Target("3.12"), ()) != first
+    first = ship._packed(PackTarget("3.11"), ())
+    assert ship._packed(PackTarget("3.11"), ()) == first
+    assert ship._packed(PackTarget("3.12"), ()) != first
     assert len(packed) == 2
 
 
 def test_the_oldest_archives_go(packed: list[Path]) -> None:
-    made = [ship._packed(Target(f"3.{minor}"), ()) for minor in range(11, 11 + ship.KEPT + 2)]
+    made = [ship._packed(PackTarget(f"3.{minor}"), ()) for minor in range(11, 11 + ship.KEPT + 2)]
     assert [each.is_file() for each in made] == 2 * [False] + ship.KEPT * [True]
 
 
@@ -46,7 +46,7 @@ def test_a_cache_that_others_can_write_to_is_refused(packed: list[Path], tmp_pat
     with pytest.raises(
         pk.EngineError, match="can be written by others; set PENSTOCK_CACHE_DIR, or pass archive="
     ):
-        ship._packed(Target(), ())
+        ship._packed(PackTarget(), ())
     assert packed == []
 
 
@@ -65,4 +65,4 @@ def test_what_cannot_be_shipped_is_refused(action: Any, words: str) -> None:
 def test_without_a_cache_an_archive_must_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_CACHE_DIR", "")
     with pytest.raises(pk.EngineError, match="pass archive="):
-        ship._packed(Target(), ())
+        ship._packed(PackTarget(), ())

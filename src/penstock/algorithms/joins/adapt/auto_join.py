@@ -16,7 +16,7 @@ from penstock.algorithms.joins.adapt.choose_join import JoinChooser
 from penstock.algorithms.joins.adapt.window_statistics import SAMPLE, Observed, observe, sampled
 from penstock.algorithms.joins.joiner import EagerRun, Emit, Joiner, Pairs
 from penstock.algorithms.joins.memory import nothing
-from penstock.runtime.join_metrics import Chosen, Seen
+from penstock.runtime.join_metrics import ChosenAlgorithm, SeenStatistics
 
 PIECE = 256  # rows of each piece retained in the sample, at most
 
@@ -39,7 +39,7 @@ class AutoJoiner:
         self._joiners, self._chooser, self._optimise = joiners, chooser, optimise
         self._made: dict[str, Joiner] = {}
         self.clock = clock
-        self.decision: Chosen | None = None
+        self.decision: ChosenAlgorithm | None = None
 
     def joiner(self, name: str) -> Any:
         """Return the joiner of a name, the same one each time, so that its buffers are reused."""
@@ -48,11 +48,11 @@ class AutoJoiner:
         return self._made[name]
 
     @property
-    def seen(self) -> Seen | None:
+    def seen(self) -> SeenStatistics | None:
         """The statistics behind the last decision."""
         return None if self.decision is None else self.decision.seen
 
-    def decide(self, seen: Observed) -> Chosen:
+    def decide(self, seen: Observed) -> ChosenAlgorithm:
         """Choose an algorithm from the statistics of a window."""
         self.decision = self._chooser.choose(seen, self._optimise)
         return self.decision
@@ -73,13 +73,13 @@ class AutoJoiner:
 
     def open(self, threads: int) -> AutoRun:
         """Open a window. The first one has no statistics, so it uses an eager algorithm."""
-        return AutoRun(self, self.decision or Chosen("shj_jm"), threads)
+        return AutoRun(self, self.decision or ChosenAlgorithm("shj_jm"), threads)
 
 
 class AutoRun:
     """An open window: a run of an eager algorithm, or buffered rows for a lazy one."""
 
-    def __init__(self, auto: AutoJoiner, chosen: Chosen, threads: int) -> None:
+    def __init__(self, auto: AutoJoiner, chosen: ChosenAlgorithm, threads: int) -> None:
         joiner = auto.joiner(chosen.algorithm)
         self._auto, self._joiner, self._threads, self.chosen = auto, joiner, threads, chosen
         self._eager: EagerRun | None = None if hasattr(joiner, "join") else joiner.open(threads)

@@ -17,7 +17,7 @@ from penstock.algorithms.joins.adapt.default_trees import DEFAULT_TREES
 from penstock.algorithms.joins.adapt.tree import TARGETS, TREES, Tree, decide, from_json, show, to_json
 from penstock.atomic_write import replace_file
 from penstock.errors import EngineError, StateError
-from penstock.runtime.join_metrics import Chosen, Seen
+from penstock.runtime.join_metrics import ChosenAlgorithm, SeenStatistics
 
 VERSION = 3
 FILE = "joins.json"
@@ -34,12 +34,12 @@ class JoinChooser:
     trees: Mapping[str, Tree]
     origin: str = "supplied with the package; `penstock doctor --calibrate` measures this machine"
 
-    def choose(self, seen: Seen, optimise: str = "throughput") -> Chosen:
+    def choose(self, seen: SeenStatistics, optimise: str = "throughput") -> ChosenAlgorithm:
         """Return the algorithm for a window with these statistics, and the reason."""
         decision = decide(self.trees[checked(optimise)], seen)
-        return Chosen(decision.algorithm, seen, decision.path)
+        return ChosenAlgorithm(decision.algorithm, seen, decision.path)
 
-    def show(self, optimise: str = "throughput", seen: Seen | None = None) -> str:
+    def show(self, optimise: str = "throughput", seen: SeenStatistics | None = None) -> str:
         """Return the tree of a target; with `seen`, the path of a window is marked."""
         return show(self.trees[checked(optimise)], seen)
 

@@ -33,7 +33,7 @@ class Point:
         return min(self.costs[algorithm] / min(self.costs.values()) - 1.0, 9.0)
 
 
-class Question(NamedTuple):
+class CandidateSplit(NamedTuple):
     """A candidate split: is the feature below the threshold? `cost` is that of the best leaves on both sides,
     plus the cost of measuring the feature.
     """
@@ -80,7 +80,7 @@ def _badness(points: Sequence[Point]) -> np.ndarray:
     return counted
 
 
-def _best_question(points: Sequence[Point], cost: float, depth: int) -> Question | None:
+def _best_question(points: Sequence[Point], cost: float, depth: int) -> CandidateSplit | None:
     """Return the split that saves most, with the splits that follow it.
 
     A split is also accepted if only the next one saves anything: large windows favour another algorithm where
@@ -95,7 +95,7 @@ def _best_question(points: Sequence[Point], cost: float, depth: int) -> Question
     return plain if plain is not None and plain.cost < cost - GAIN else None
 
 
-def _next_cost(points: Sequence[Point], asked: Question) -> float:
+def _next_cost(points: Sequence[Point], asked: CandidateSplit) -> float:
     """Return the remaining cost after a split and the best further split on each side."""
     return ASKING[asked.feature] + sum(
         min([best_leaf(side)[1], *(question.cost for question in questions(side))])
@@ -103,7 +103,7 @@ def _next_cost(points: Sequence[Point], asked: Question) -> float:
     )
 
 
-def questions(points: Sequence[Point]) -> Iterator[Question]:
+def questions(points: Sequence[Point]) -> Iterator[CandidateSplit]:
     """Yield every split between two adjacent values of a feature."""
     badness = _badness(points)
     for feature in FEATURES:
@@ -114,7 +114,7 @@ def questions(points: Sequence[Point]) -> Iterator[Question]:
         for place in np.flatnonzero(values[1:] > values[:-1]):
             threshold = _between(feature, values[place], values[place + 1])
             if values[place] < threshold <= values[place + 1]:
-                yield Question(float(left[place]) + ASKING[feature], feature, threshold)
+                yield CandidateSplit(float(left[place]) + ASKING[feature], feature, threshold)
 
 
 def _crossing(feature: str, points: tuple[list[Point], list[Point]], trees: tuple[Tree, Tree]) -> float:

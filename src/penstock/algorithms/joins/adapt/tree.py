@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.algorithms.joins.adapt.window_statistics import FEATURES
 from penstock.errors import StateError
-from penstock.runtime.join_metrics import Seen
+from penstock.runtime.join_metrics import SeenStatistics
 
 ALGORITHMS = ("npj", "prj", "mway", "mpass", "shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
 TARGETS = ("throughput", "latency", "progress")
@@ -53,7 +53,7 @@ class Decision:
     path: tuple[str, ...]
 
 
-def decide(tree: Tree, seen: Seen) -> Decision:
+def decide(tree: Tree, seen: SeenStatistics) -> Decision:
     """Evaluate the tree.
 
     >>> tree = Split("rows", 1000.0, Leaf("npj"), Leaf("prj"))
@@ -74,7 +74,7 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def show(tree: Tree, seen: Seen | None = None) -> str:
+def show(tree: Tree, seen: SeenStatistics | None = None) -> str:
     """Draw the tree, one line per node; with `seen`, the path taken is marked.
 
     >>> print(show(Split("rows", 1000.0, Leaf("npj"), Leaf("prj", 0.1)), {"rows": 5000.0}))
@@ -85,7 +85,7 @@ def show(tree: Tree, seen: Seen | None = None) -> str:
     return "\n".join(_lines(tree, seen, "", 0))
 
 
-def _lines(tree: Tree, seen: Seen | None, answer: str, depth: int) -> Iterator[str]:
+def _lines(tree: Tree, seen: SeenStatistics | None, answer: str, depth: int) -> Iterator[str]:
     mark = "* " if seen is not None else "  "
     indent = "  " * depth
     if isinstance(tree, Leaf):

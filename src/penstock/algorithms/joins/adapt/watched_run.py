@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from penstock.algorithms.joins.joiner import EagerRun, Pairs
-from penstock.runtime.join_metrics import Chosen, JoinMetrics
+from penstock.runtime.join_metrics import ChosenAlgorithm, JoinMetrics
 
 
 class WatchedRun:
@@ -25,7 +25,7 @@ class WatchedRun:
         self._run, self._clock, self._begin = run, clock, clock()
         self._arrivals: tuple[_Arrivals, _Arrivals] = (_Arrivals(), _Arrivals())
         self.metrics = JoinMetrics()
-        self.chosen: Chosen | None = getattr(run, "chosen", None)
+        self.chosen: ChosenAlgorithm | None = getattr(run, "chosen", None)
 
     def push_left(self, codes: np.ndarray) -> Pairs:
         """Add left rows; return the new pairs found so far."""

@@ -28,7 +28,7 @@ def range_of() -> Kernel:
 
 
 @dataclass(frozen=True)
-class Column:
+class CodeColumn:
     """The codes of the rows `lo … hi`, read as words."""
 
     k: KernelBuilder
@@ -39,8 +39,8 @@ class Column:
     hi: Var
 
     @staticmethod
-    def declare(k: KernelBuilder, spec: JoinSpec) -> Column:
-        return Column(k, spec, k.buffer("codes", I64), k.scalar("least"), k.scalar("lo"), k.scalar("hi"))
+    def declare(k: KernelBuilder, spec: JoinSpec) -> CodeColumn:
+        return CodeColumn(k, spec, k.buffer("codes", I64), k.scalar("least"), k.scalar("lo"), k.scalar("hi"))
 
     def word(self, at: Value) -> Var:
         return self.k.var("word", Bitcast(self.codes[at] - self.least, U64).to(self.spec.word))

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from penstock.algorithms.joins.kernels.hash_slots import Slots, table_of
-from penstock.algorithms.joins.kernels.key_words import BLOCK, Column, Pairs, blocks
+from penstock.algorithms.joins.kernels.key_words import BLOCK, CodeColumn, Pairs, blocks
 from penstock.loop.build import KernelBuilder
 from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import I64, U32, U64, Buffer, Kernel, Value, Var, const
@@ -29,7 +29,7 @@ class Walk:
     """
 
     k: KernelBuilder
-    column: Column
+    column: CodeColumn
     table: Slots | None
     fetched: Var
     sink: Buffer
@@ -37,7 +37,7 @@ class Walk:
 
     @staticmethod
     def declare(k: KernelBuilder, spec: JoinSpec) -> Walk:
-        column, table = Column.declare(k, spec), table_of(k, spec)
+        column, table = CodeColumn.declare(k, spec), table_of(k, spec)
         return Walk(
             k,
             column,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.algorithms.joins.kernels.hash_slots import Find, Slots, dense
-from penstock.algorithms.joins.kernels.key_words import Column, Pairs, hashed
+from penstock.algorithms.joins.kernels.key_words import CodeColumn, Pairs, hashed
 from penstock.loop.build import KernelBuilder
 from penstock.loop.join_abi import SPARE, JoinSpec
 from penstock.loop.nodes import I64, U32, U64, Bitcast, Buffer, Kernel, Unary, Value, Var, const, maximum
@@ -20,7 +20,7 @@ from penstock.loop.nodes import I64, U32, U64, Bitcast, Buffer, Kernel, Unary, V
 def prj_histogram(spec: JoinSpec) -> Kernel:
     """Add the number of rows of each partition to `counts`."""
     k = KernelBuilder("prj_histogram")
-    column, bits, counts = Column.declare(k, spec), k.scalar("bits"), k.buffer("counts", I64)
+    column, bits, counts = CodeColumn.declare(k, spec), k.scalar("bits"), k.buffer("counts", I64)
     mask = k.var("digit_mask", (const(1, I64) << bits) - 1)
     with column.rows() as (_, word):
         digit = k.var("digit", _digit(spec, word, mask))
@@ -32,7 +32,7 @@ def prj_histogram(spec: JoinSpec) -> Kernel:
 def prj_scatter(spec: JoinSpec) -> Kernel:
     """Scatter words (and row numbers) to their partitions; `cursors` holds each partition's next write position."""
     k = KernelBuilder("prj_scatter")
-    column, bits, cursors = Column.declare(k, spec), k.scalar("bits"), k.buffer("cursors", I64)
+    column, bits, cursors = CodeColumn.declare(k, spec), k.scalar("bits"), k.buffer("cursors", I64)
     words = k.buffer("words", spec.word)
     rows = k.buffer("rows", U32) if spec.pairs else None
     mask = k.var("digit_mask", (const(1, I64) << bits) - 1)

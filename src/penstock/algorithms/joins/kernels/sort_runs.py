@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.algorithms.joins.kernels.key_words import Column
+from penstock.algorithms.joins.kernels.key_words import CodeColumn
 from penstock.loop.build import KernelBuilder
 from penstock.loop.join_abi import DIGIT_BITS, JoinSpec
 from penstock.loop.nodes import I64, U32, U64, Buffer, Kernel, Value, Var, select
@@ -26,7 +26,7 @@ def sort_run(spec: JoinSpec) -> Kernel:
     each half; the second half starts at `half`. For routed rows, `numbers` holds the row numbers.
     """
     k = KernelBuilder("sort_run")
-    column, passes, half = Column.declare(k, spec), k.scalar("passes"), k.scalar("half")
+    column, passes, half = CodeColumn.declare(k, spec), k.scalar("passes"), k.scalar("half")
     base, numbers = k.scalar("base", U64), k.buffer("numbers", U32) if spec.pairs and spec.routed else None
     words, rows = k.buffer("words", spec.word), k.buffer("rows", U32) if spec.pairs else None
     counts = k.local("counts", I64, DIGITS)
@@ -47,7 +47,7 @@ def sort_run(spec: JoinSpec) -> Kernel:
 class _Run:
     k: KernelBuilder
     spec: JoinSpec
-    column: Column
+    column: CodeColumn
     base: Value
     words: Buffer
     rows: Buffer | None

@@ -7,7 +7,7 @@ It applies if codes span a small range and right codes are unique, so each left 
 
 from __future__ import annotations
 
-from penstock.algorithms.joins.kernels.key_words import Column, blocks
+from penstock.algorithms.joins.kernels.key_words import CodeColumn, blocks
 from penstock.loop.build import KernelBuilder
 from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import BOOL, I32, I64, U32, Kernel, const
@@ -16,7 +16,7 @@ from penstock.loop.nodes import BOOL, I32, I64, U32, Kernel, const
 def mark_singles(spec: JoinSpec) -> Kernel:
     """Write row number + 1, or 0 if there is no row, for the codes `from … to`. Return 1 if a code occurs twice."""
     k = KernelBuilder("mark_singles")
-    column, singles = Column.declare(k, spec), k.buffer("singles", U32)
+    column, singles = CodeColumn.declare(k, spec), k.buffer("singles", U32)
     low, high = k.scalar("from"), k.scalar("to")
     with k.for_(low, high, "place") as place:
         k.store(singles, place, const(0, U32))
@@ -39,7 +39,7 @@ def find_singles(spec: JoinSpec, outer: bool = False) -> Kernel:
     If `outer`, unmatched left rows are paired with -1.
     """
     k = KernelBuilder("find_singles")
-    column, singles = Column.declare(k, spec), k.buffer("singles", U32)
+    column, singles = CodeColumn.declare(k, spec), k.buffer("singles", U32)
     own, other = k.buffer("own", I32), k.buffer("other", I32)
     at = k.var("at", column.lo)
     with column.rows() as (row, word):

@@ -20,8 +20,8 @@ from penstock.loop.abi import DONE, ERRORS, LANES, NEED_OUTPUT, OUTPUT, STATUS
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I32, I64, U8, Const, Value, const, maximum, minimum, select
 from penstock.operators.pane_aggregate.kernels.emit_steps.merging import Mergers
-from penstock.operators.pane_aggregate.kernels.emit_steps.panes import Panes
-from penstock.operators.pane_aggregate.kernels.emit_steps.results import Results
+from penstock.operators.pane_aggregate.kernels.emit_steps.panes import WindowPanes
+from penstock.operators.pane_aggregate.kernels.emit_steps.results import ResultWriter
 from penstock.operators.pane_aggregate.kernels.emit_steps.spec import EmitKernel, EmitSpec
 
 CHUNK = 2048  # keys
@@ -45,10 +45,10 @@ class _Emit:
     def __post_init__(self) -> None:
         k = self.k
         self.head = k.buffer("head", I64)
-        self.panes = Panes(k, self.spec)
+        self.panes = WindowPanes(k, self.spec)
         self.merged = Mergers(self.panes)
         self.lo, self.hi, self.capacity = k.scalar("lo"), k.scalar("hi"), k.scalar("capacity")
-        self.results = Results(k, self.spec)
+        self.results = ResultWriter(k, self.spec)
 
     def write(self) -> None:
         """Emit the kernel with its return after the loop, not inside: LLVM then vectorises the loops over keys."""

@@ -21,16 +21,16 @@ from penstock.algorithms.selection import chunk_length
 from penstock.loop.abi import DONE
 from penstock.loop.nodes import Var
 from penstock.operators.pane_aggregate.kernels.fold_steps.add import Addition
-from penstock.operators.pane_aggregate.kernels.fold_steps.frame import CHUNK, FoldSpec, Frame
+from penstock.operators.pane_aggregate.kernels.fold_steps.frame import CHUNK, FoldFrame, FoldSpec
 from penstock.operators.pane_aggregate.kernels.fold_steps.instrument import Instrument
 from penstock.operators.pane_aggregate.kernels.fold_steps.panes import CurrentPane
-from penstock.operators.pane_aggregate.kernels.fold_steps.reduce import Reduction
-from penstock.operators.pane_aggregate.kernels.fold_steps.rows import Chosen, select_chunk
+from penstock.operators.pane_aggregate.kernels.fold_steps.reduce import ChunkReduction
+from penstock.operators.pane_aggregate.kernels.fold_steps.rows import SelectedRows, select_chunk
 
 
 def build_fold(spec: FoldSpec) -> RowKernel:
     """Build the fold kernel for a specification."""
-    frame = Frame(spec)
+    frame = FoldFrame(spec)
     pane = CurrentPane(frame)
     k = frame.k
     instrument = Instrument(frame) if spec.instrumented else None
@@ -48,13 +48,13 @@ def build_fold(spec: FoldSpec) -> RowKernel:
     return RowKernel(k.build(), (*frame.columns.bindings, *arenas(k)))
 
 
-def _add_chunk(frame: Frame, pane: CurrentPane, n: Var) -> None:
+def _add_chunk(frame: FoldFrame, pane: CurrentPane, n: Var) -> None:
     chosen = _settled_rows(frame, pane, n)
     frame.reserve_keys(chosen.count)
     Addition(frame, pane, n, chosen).write()
 
 
-def _settled_rows(frame: Frame, pane: CurrentPane, n: Var) -> Chosen:
+def _settled_rows(frame: FoldFrame, pane: CurrentPane, n: Var) -> SelectedRows:
     """Find the pane and the selected rows of a chunk: in one loop, where both read every row."""
     if frame.spec.time.implied:
         pane.cut(n)
@@ -69,13 +69,13 @@ def _settled_rows(frame: Frame, pane: CurrentPane, n: Var) -> Chosen:
     return chosen
 
 
-def _reduce_chunk(frame: Frame, pane: CurrentPane, n: Var) -> None:
+def _reduce_chunk(frame: FoldFrame, pane: CurrentPane, n: Var) -> None:
     if frame.spec.time.implied:
         pane.cut(n)
-        Reduction(frame, pane, n).write()
+        ChunkReduction(frame, pane, n).write()
         return
     pane.check(n)
     with frame.k.if_(pane.single):
-        Reduction(frame, pane, n).write()
+        ChunkReduction(frame, pane, n).write()
     with frame.k.else_():
         Addition(frame, pane, n, select_chunk(frame, n)).write()

@@ -21,7 +21,7 @@ from penstock.operators.pane_aggregate.kernels.emit import build_emit
 from penstock.operators.pane_aggregate.kernels.emit_steps.merging import algorithms
 from penstock.operators.pane_aggregate.kernels.emit_steps.spec import EmitKernel, EmitSpec
 from penstock.operators.pane_aggregate.kernels.fold import build_fold
-from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FoldSpec, Panes
+from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FoldSpec, PaneGrid
 from penstock.operators.pane_aggregate.kernels.merge_fragments import build_merge_fragments, build_merge_pane
 from penstock.physical.nodes import PaneAggregate, Reduction
 from penstock.physical.profile import ProfileLayout
@@ -30,7 +30,7 @@ from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow, TimeWindow
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowInputs:
     """A `PaneAggregate` over rows of a schema and a time, with all inputs of its kernels, computed once.
 
     Under a carried domain the window is a pair of keys, and panes are single ticks.
@@ -97,9 +97,9 @@ class Window:
                 return 1, 1, 0
 
     @property
-    def panes(self) -> Panes:
+    def panes(self) -> PaneGrid:
         size, every, offset = self.grid
-        return Panes(every, offset, size % every)
+        return PaneGrid(every, offset, size % every)
 
     @property
     def reduction_types(self) -> tuple[pa.DataType, ...]:

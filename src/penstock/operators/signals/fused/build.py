@@ -15,17 +15,17 @@ from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.nodes import at
 from penstock.ir.signals.scope import reduced_type, scope
 from penstock.loop.machine import machine_type
-from penstock.operators.signals.accesses import Access, SpanReading
+from penstock.operators.signals.accesses import SignalAccess, SpanReading
 from penstock.operators.signals.build_reductions import span_reading
 from penstock.operators.signals.fused.driver import (
     ALL_MARKS,
     CHANGES,
     NO_MARKS,
     SOME_MARKS,
-    Facts,
     FusedCall,
     FusedStep,
-    Track,
+    PointTrack,
+    TrackFacts,
 )
 from penstock.operators.signals.fused.kernels.changes import (
     EVER,
@@ -39,7 +39,7 @@ from penstock.operators.signals.fused.kernels.changes import (
 )
 from penstock.operators.signals.fused.kernels.kernel import ALGORITHMS, PREFIX_SUMS, RECOMPUTE, build_fused
 from penstock.operators.signals.fused.kernels.spec import AccessSpec, FusedSpec, ReductionSpec
-from penstock.operators.signals.objects import BEGINNING_OF_KEYS, Step
+from penstock.operators.signals.objects import BEGINNING_OF_KEYS, ObjectStep
 from penstock.physical.choose_algorithm import FRAME_ENDS
 from penstock.runtime.kernels import OutputCall
 
@@ -51,7 +51,7 @@ class FusedExpression:
     this: temporal.Object
     body: temporal.Expression
     program: temporal.Program
-    accesses: tuple[Access, ...]
+    accesses: tuple[SignalAccess, ...]
     algorithms: tuple[str | None, ...]
 
     @property
@@ -73,11 +73,11 @@ class FusedExpression:
         return tuple(dict.fromkeys(read))
 
     def step(
-        self, kernel_factory: KernelFactory, threads: int, staged: Callable[[], Step], *, sampled: bool
+        self, kernel_factory: KernelFactory, threads: int, staged: Callable[[], ObjectStep], *, sampled: bool
     ) -> FusedStep:
         """Return the step; a run builds its kernels once the facts about the data are known."""
 
-        def call(facts: tuple[Facts, ...], writes: str) -> FusedCall:
+        def call(facts: tuple[TrackFacts, ...], writes: str) -> FusedCall:
             return _Variant(self, dict(zip(self.sources, facts, strict=True)), writes).call(kernel_factory)
 
         columns = tuple(zip(self.this.schema.names, self.this.schema.types, strict=True))
@@ -85,7 +85,7 @@ class FusedExpression:
 
     def show(self, kernel_factory: KernelFactory, writes: str) -> None:
         """Build the kernel for the common case: all points are samples, and none is null."""
-        usual = Facts(True, ALL_MARKS, frozenset(), frozenset())
+        usual = TrackFacts(True, ALL_MARKS, frozenset(), frozenset())
         _Variant(self, dict.fromkeys(self.sources, usual), writes).call(kernel_factory)
 
     def reductions(self) -> tuple[ReductionSpec, ...]:
@@ -104,7 +104,7 @@ class FusedExpression:
 def fused_expression(
     this: temporal.Object,
     program: temporal.Program,
-    accesses: Sequence[Access],
+    accesses: Sequence[SignalAccess],
     chosen: tuple[str, ...],
 ) -> FusedExpression | None:
     """Return an expression in a form that one kernel computes, or None if that is impossible.
@@ -150,9 +150,9 @@ class _Variant:
     """The builder of one kernel variant, with deduplicated tracks and cursors."""
 
     of: FusedExpression
-    facts: dict[str, Facts]
+    facts: dict[str, TrackFacts]
     writes: str
-    tracks: list[Track] = field(default_factory=list)
+    tracks: list[PointTrack] = field(default_factory=list)
     cursors: list[tuple[int, int]] = field(default_factory=list)
     marking: list[bool] = field(default_factory=list)
 
@@ -205,15 +205,15 @@ class _Variant:
         """
         return self.writes != CHANGES or number < len(self.of.body.accesses) or self.of.lenient
 
-    def _marks(self, track: Track) -> str:
+    def _marks(self, track: PointTrack) -> str:
         return NO_MARKS if track.samples else self.facts[track.source].marks
 
-    def _nullable(self, track: Track) -> frozenset[str]:
+    def _nullable(self, track: PointTrack) -> frozenset[str]:
         facts = self.facts[track.source]
         return facts.sampled if track.samples else facts.nullable
 
     def _track(self, source: str, samples: bool) -> int:
-        track = Track(source, samples and not self.facts[source].alike)
+        track = PointTrack(source, samples and not self.facts[source].alike)
         if track not in self.tracks:
             self.tracks.append(track)
         return self.tracks.index(track)
@@ -226,13 +226,13 @@ class _Variant:
         self.marking[found] |= marking
         return found
 
-    def _access(self, number: int, access: Access) -> AccessSpec:
+    def _access(self, number: int, access: SignalAccess) -> AccessSpec:
         track = self._track(access.source, samples=False)
         marking = self.facts[access.source].marks != NO_MARKS
         names = tuple(column for name, column in access.columns if name == at(number, column))
         return AccessSpec(self._cursor(track, access.shift, marking), track, names, self._always(access))
 
-    def _always(self, access: Access) -> bool:
+    def _always(self, access: SignalAccess) -> bool:
         """Return whether an access has a point at every instant: it has the only source and the least offset."""
         offsets = [*(access.shift for access in self.of.accesses), *(span.delay for span in self.of.spans)]
         return (

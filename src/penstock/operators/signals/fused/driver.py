@@ -15,15 +15,15 @@ from penstock.loop.abi import ERRORS, WORDS, Binding, numbered
 from penstock.loop.nodes import Type
 from penstock.operators.signals.accesses import (
     FIRST,
-    Access,
     Cut,
     Objects,
+    SignalAccess,
     SpanReading,
     cuts_of,
     final_until,
     whole_bounds,
 )
-from penstock.operators.signals.objects import Step
+from penstock.operators.signals.objects import ObjectStep
 from penstock.operators.signals.points import Points
 from penstock.runtime.buffers import filled, numpy_type, room, to_arrow
 from penstock.runtime.kernels import OutputCall
@@ -38,7 +38,7 @@ INSTANTS, CHANGES, SAMPLES = "instants", "changes", "samples"
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class TrackFacts:
     """A kernel's assumptions about an object: whether all points are samples, the marks, the columns with
     nulls.
 
@@ -52,7 +52,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Track:
+class PointTrack:
     """The points of an object, or its samples."""
 
     source: str
@@ -64,7 +64,7 @@ class FusedCall:
     """The kernel under some assumptions: its cursors and spans, in ticks, and its bindings."""
 
     output: OutputCall
-    tracks: tuple[Track, ...]
+    tracks: tuple[PointTrack, ...]
     marked: tuple[bool, ...]
     cursors: tuple[tuple[int, int], ...]  # track and offset
     spans: tuple[tuple[int, int, int, int, bool], ...]  # track, size, step, delay, on a grid
@@ -81,12 +81,12 @@ class FusedStep:
     `sampled`: only the samples of the result are read.
     """
 
-    accesses: tuple[Access, ...]
+    accesses: tuple[SignalAccess, ...]
     spans: tuple[SpanReading, ...]
     sources: tuple[str, ...]
     columns: tuple[tuple[str, pa.DataType], ...]
-    call: Callable[[tuple[Facts, ...], str], FusedCall]
-    staged: Callable[[], Step]
+    call: Callable[[tuple[TrackFacts, ...], str], FusedCall]
+    staged: Callable[[], ObjectStep]
     threads: int
     sampled: bool = False
 
@@ -130,13 +130,13 @@ class FusedStep:
         return Points(bounds, times, np.ones(len(times), np.uint8), columns, until, joined=alone)
 
 
-def facts_of(points: Points) -> Facts:
+def facts_of(points: Points) -> TrackFacts:
     marks = ALL_MARKS if points.marks.all() else SOME_MARKS if points.marks.any() else NO_MARKS
     nullable = frozenset(name for name, column in points.columns.items() if column.null_count)
     if points.all_samples:
-        return Facts(True, marks, nullable, nullable)
+        return TrackFacts(True, marks, nullable, nullable)
     batch = points.samples.arrived_rows.batch
-    return Facts(
+    return TrackFacts(
         False, marks, nullable, frozenset(n for n in batch.schema.names if batch.column(n).null_count)
     )
 
@@ -163,7 +163,7 @@ class _Given:
         self.nothing = any(not len(time) for time in self.times)
         self.longest = max(int(np.diff(bound).max(initial=0)) for bound in self.bounds)
 
-    def _add_track(self, place: int, track: Track, points: Points) -> None:
+    def _add_track(self, place: int, track: PointTrack, points: Points) -> None:
         times, bounds = points.times, points.bounds
         if track.samples:
             times, bounds = points.samples.times, points.samples.bounds

@@ -13,7 +13,7 @@ from penstock.operators.signals.kernels.coalesce import beginnings, intervals
 from penstock.operators.signals.positional.build_kernels import CompiledDense
 from penstock.operators.signals.positional.evaluate import DenseSignals
 from penstock.operators.signals.positional.kernels import Dense, dense
-from penstock.operators.signals.positional.stage import Clock, DenseStage
+from penstock.operators.signals.positional.stage import DenseStage, ResultTimes
 from penstock.operators.signals.stage import SignalStage
 from penstock.physical import nodes as ph
 from penstock.runtime.kernels import Call
@@ -54,9 +54,9 @@ def positional(
     return make
 
 
-def _clock(found: Dense) -> Clock:
+def _clock(found: Dense) -> ResultTimes:
     time, pattern = found.positions.time, found.pattern
     if pattern is not None:
-        return Clock(0, pattern.every, closes=True)
+        return ResultTimes(0, pattern.every, closes=True)
     period = time.period or 1
-    return Clock(time.start - found.positions.phase * period, found.step * period)
+    return ResultTimes(time.start - found.positions.phase * period, found.step * period)

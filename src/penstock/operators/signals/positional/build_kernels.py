@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from penstock.algorithms.kernel_factory import KernelFactory
-from penstock.loop.abi import Memory, Output
+from penstock.loop.abi import Memory, OutputColumn
 from penstock.operators.signals.positional.evaluate import DenseCall, Nullable
 from penstock.operators.signals.positional.kernels import Dense, DenseKernel
 
@@ -23,7 +23,7 @@ class CompiledDense:
         self._calls: dict[tuple[object, ...], DenseCall] = {}
 
     @cached_property
-    def outputs(self) -> tuple[Output, ...]:
+    def outputs(self) -> tuple[OutputColumn, ...]:
         return self._edge.outputs
 
     @property

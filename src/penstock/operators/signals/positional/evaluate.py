@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.batch_arguments import BatchArguments
-from penstock.loop.abi import NEED_WIDE, Binding, Memory, Output, Scratch
+from penstock.loop.abi import NEED_WIDE, Binding, Memory, OutputColumn, Scratch
 from penstock.runtime.buffers import filled, numpy_type, room, to_arrow, words_per_cell
 from penstock.runtime.kernels import Call
 from penstock.runtime.stage import KernelOverflowError
@@ -35,7 +35,7 @@ class DenseCall:
     call: Call
     inputs: tuple[tuple[Binding, ...], ...]
     places: tuple[tuple[str, str], ...]  # the parameters for base and total of each input
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
     scratch: tuple[Scratch, ...]
     memories: tuple[Memory, ...]
 
@@ -44,7 +44,7 @@ class DenseProgram(Protocol):
     """A compiled positional program and its properties."""
 
     @property
-    def outputs(self) -> tuple[Output, ...]: ...
+    def outputs(self) -> tuple[OutputColumn, ...]: ...
 
     @property
     def memories(self) -> tuple[Memory, ...]:
@@ -67,7 +67,7 @@ class DenseProgram(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
+class InputSamples:
     """The samples of an input from position `base` on."""
 
     rows: pa.RecordBatch
@@ -79,7 +79,7 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PositionalColumn:
     """Results: values, validity bytes, and whether any value is null."""
 
     values: np.ndarray
@@ -118,8 +118,12 @@ class DenseSignals:
         return position - (position + self.program.phase) % self.program.grid
 
     def evaluate(
-        self, samples: Sequence[Samples], lo: int, hi: int, room: Sequence[Column] | None = None
-    ) -> list[Column]:
+        self,
+        samples: Sequence[InputSamples],
+        lo: int,
+        hi: int,
+        room: Sequence[PositionalColumn] | None = None,
+    ) -> list[PositionalColumn]:
         """Compute the output at positions [lo, hi), into the given buffers or into new ones."""
         columns = self.room(lo, hi) if room is None else room
         nullable = {str(i): nullable_columns(sample.rows) for i, sample in enumerate(samples)}
@@ -135,15 +139,17 @@ class DenseSignals:
                     nulls[i] |= not whole[i]
         return [_marked(*column) for column in zip(columns, sure, nulls, strict=True)]
 
-    def room(self, lo: int, hi: int) -> list[Column]:
+    def room(self, lo: int, hi: int) -> list[PositionalColumn]:
         """Allocate buffers for the results of some positions."""
         size = self._place(hi, lo)
         types = [output.type for output in self.program.outputs]
-        return [Column(room(size, numpy_type(dtype)), room(size, np.uint8), True) for dtype in types]
+        return [
+            PositionalColumn(room(size, numpy_type(dtype)), room(size, np.uint8), True) for dtype in types
+        ]
 
     # -- cutting -------------------------------------------------------------------------------------
 
-    def _parts(self, samples: Sequence[Samples], lo: int, hi: int) -> Iterator[tuple[int, int, bool]]:
+    def _parts(self, samples: Sequence[InputSamples], lo: int, hi: int) -> Iterator[tuple[int, int, bool]]:
         """Separate the positions near both ends of the samples; cut where grids meet, between windows."""
         program = self.program
         total = min(sample.total for sample in samples)
@@ -177,10 +183,10 @@ class DenseSignals:
         self,
         nullable: Nullable,
         edge: bool,
-        samples: Sequence[Samples],
+        samples: Sequence[InputSamples],
         positions: tuple[int, int],
         lo: int,
-        columns: Sequence[Column],
+        columns: Sequence[PositionalColumn],
     ) -> tuple[DenseCall, list[bool]]:
         """Compute some positions with one kernel; if a sum overflows 64 bits, repeat with 128.
 
@@ -201,10 +207,10 @@ class DenseSignals:
     def _done(
         self,
         call: DenseCall,
-        samples: Sequence[Samples],
+        samples: Sequence[InputSamples],
         positions: tuple[int, int],
         lo: int,
-        columns: Sequence[Column],
+        columns: Sequence[PositionalColumn],
     ) -> list[tuple[int, list[bool]]]:
         """Call the kernel for each slice; return its status, and for each column whether it has no nulls."""
         given = self._given(call, samples)
@@ -223,7 +229,7 @@ class DenseSignals:
         run_on_threads([work(*slice_) for slice_ in self._slices(*positions)], self.threads)
         return found
 
-    def _given(self, call: DenseCall, samples: Sequence[Samples]) -> dict[str, Any]:
+    def _given(self, call: DenseCall, samples: Sequence[InputSamples]) -> dict[str, Any]:
         given: dict[str, Any] = {}
         for sample, bindings, (base, total) in zip(samples, call.inputs, call.places, strict=True):
             given |= BatchArguments(sample.rows, {}).fill(bindings)
@@ -237,7 +243,9 @@ class DenseSignals:
         kept.append(scratch)
         return status
 
-    def _results(self, call: DenseCall, columns: Sequence[Column], begin: int, lo: int) -> dict[str, Any]:
+    def _results(
+        self, call: DenseCall, columns: Sequence[PositionalColumn], begin: int, lo: int
+    ) -> dict[str, Any]:
         first = self._place(begin, lo)
         found: dict[str, Any] = {}
         for column, output in zip(columns, call.outputs, strict=True):
@@ -271,7 +279,7 @@ class DenseSignals:
         return self.program.memories[place].kept
 
 
-def _whole(call: DenseCall, columns: Sequence[Column], part: slice) -> list[bool]:
+def _whole(call: DenseCall, columns: Sequence[PositionalColumn], part: slice) -> list[bool]:
     """Return for each column whether a part has no nulls; the flags were just written, so they are in cache."""
     return [
         output.valid is None or bool(column.valid[part].view(np.bool_).all())
@@ -279,11 +287,11 @@ def _whole(call: DenseCall, columns: Sequence[Column], part: slice) -> list[bool
     ]
 
 
-def _marked(column: Column, sure: list[slice], nulls: bool) -> Column:
+def _marked(column: PositionalColumn, sure: list[slice], nulls: bool) -> PositionalColumn:
     """Set the validity of parts that cannot hold nulls, if the column has any null."""
     for part in sure if nulls else ():
         column.valid[part] = 1
-    return Column(column.values, column.valid, nulls)
+    return PositionalColumn(column.values, column.valid, nulls)
 
 
 def _first_results(memory: Memory) -> tuple[np.ndarray, np.ndarray]:

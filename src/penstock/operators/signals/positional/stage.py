@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.sorted_partitions.rows import joined
-from penstock.loop.abi import Memory, Output
+from penstock.loop.abi import Memory, OutputColumn
 from penstock.loop.nodes import U8, Type
-from penstock.operators.signals.positional.evaluate import Column, DenseSignals, Samples
+from penstock.operators.signals.positional.evaluate import DenseSignals, InputSamples, PositionalColumn
 from penstock.operators.signals.stage import SignalStage
 from penstock.runtime.buffers import indices, numpy_type, room, time_array, to_arrow
 from penstock.runtime.kernels import Call
@@ -32,7 +32,7 @@ Kernels = Callable[[str, np.dtype, bool], Call]  # by name, type of values, and 
 
 
 @dataclass(frozen=True)
-class Clock:
+class ResultTimes:
     """The time of results: the i-th begins at `origin + i * stride` ticks.
 
     With `closes`, each result lasts for one stride, including the last one.
@@ -64,14 +64,14 @@ class DenseStage:
     """
 
     signals: DenseSignals
-    clock: Clock
+    clock: ResultTimes
     schemas: Sequence[pa.Schema]
     whole: pa.Schema
     schema: pa.Schema
     metrics: Metrics
     kernels: Kernels
     few: Callable[[], SignalStage]
-    samples: list[Samples] = field(init=False)
+    samples: list[InputSamples] = field(init=False)
     done: int = field(init=False)
     run: Open | None = field(init=False, default=None)
     ended: bool = field(init=False, default=False)
@@ -80,7 +80,7 @@ class DenseStage:
 
     def __post_init__(self) -> None:
         self.types = [column.type for column in self.whole]
-        self.samples = [Samples(joined([], schema)) for schema in self.schemas]
+        self.samples = [InputSamples(joined([], schema)) for schema in self.schemas]
         self.done = self.signals.span(0)[0]
         self.ports = [START_OF_TIME] * len(self.schemas)
 
@@ -96,7 +96,7 @@ class DenseStage:
             self.metrics.accepted += sum(batch.num_rows for batch in batches)
         before = self.samples[port]
         kept = [before.rows] if before.rows.num_rows else []
-        self.samples[port] = Samples(joined([*kept, *batches], self.schemas[port]), before.base)
+        self.samples[port] = InputSamples(joined([*kept, *batches], self.schemas[port]), before.base)
         total = min(sample.total for sample in self.samples)
         return self._evaluated(self.signals.ready(total)) if total >= self.signals.program.shortest else []
 
@@ -134,14 +134,14 @@ class DenseStage:
         for port, sample in enumerate(self.samples):
             drop = min(max(since - sample.base, 0), sample.rows.num_rows)
             if drop:
-                self.samples[port] = Samples(sample.rows.slice(drop), sample.base + drop)
+                self.samples[port] = InputSamples(sample.rows.slice(drop), sample.base + drop)
 
     @property
     def _needed(self) -> int:
         """The first position with a sample that future results may depend on."""
         return self.done - self.signals.program.past - self.signals.program.lasting - 1
 
-    def _intervals(self, columns: Sequence[Column], first: int) -> pa.RecordBatch:
+    def _intervals(self, columns: Sequence[PositionalColumn], first: int) -> pa.RecordBatch:
         """Cut results where they change, and at marks if the program cuts there; the last run stays open."""
         cut = self._cut(first, len(columns[0].values))
         if len(columns) == 1 and cut.start == cut.stop:
@@ -161,7 +161,7 @@ class DenseStage:
         )
         return self._batch(starts[:-1], starts[1:], [v[:-1] for v in values], [v[:-1] for v in valid])
 
-    def _of_one(self, column: Column, first: int) -> pa.RecordBatch:
+    def _of_one(self, column: PositionalColumn, first: int) -> pa.RecordBatch:
         """Return the intervals of one signal, written by a kernel; null values form no run."""
         values, rows = column.values, len(column.values)
         starts, ends, out = room(rows + 2), room(rows + 2), room(rows + 2, values.dtype)
@@ -187,7 +187,7 @@ class DenseStage:
         lo, hi = before(marks[0]) - first, before(self.samples[0].total + marks[1]) - first
         return slice(min(max(lo, 0), rows), min(max(hi, 0), rows))
 
-    def _places(self, columns: Sequence[Column], cut: slice) -> np.ndarray:
+    def _places(self, columns: Sequence[PositionalColumn], cut: slice) -> np.ndarray:
         """Return the starts of runs of several signals: where any signal changes, and at marks."""
         rows = len(columns[0].values)
         if cut == slice(0, rows):
@@ -198,7 +198,7 @@ class DenseStage:
         begins[cut] = True
         return np.flatnonzero(begins)
 
-    def _changes(self, column: Column, place: int) -> np.ndarray:
+    def _changes(self, column: PositionalColumn, place: int) -> np.ndarray:
         """Return the starts of runs of one of several signals."""
         rows = len(column.values)
         nullable = column.nulls or (self.run is not None and not self.run.valid[place][0])
@@ -303,7 +303,7 @@ class DenseStage:
             rows = joined([], schema)
             if f"rows_{port}" in tables:
                 rows = rows_of(in_order(tables[f"rows_{port}"]), schema)
-            self.samples[port] = Samples(rows, saved[f"base_{port}"])
+            self.samples[port] = InputSamples(rows, saved[f"base_{port}"])
         self._check_places()
         if "run" in tables:
             self.run = _loaded_run(tables["run"], self.signals.program.outputs)
@@ -325,7 +325,7 @@ class DenseStage:
         )
 
 
-def _flags(column: Column) -> np.ndarray:
+def _flags(column: PositionalColumn) -> np.ndarray:
     return column.valid if column.nulls else np.ones(len(column.values), np.uint8)
 
 
@@ -338,7 +338,7 @@ def _stored(values: np.ndarray) -> pa.Array:
     return to_arrow(np.ascontiguousarray(values), None, dtype() if callable(dtype) else dtype)
 
 
-def _loaded_run(table: pa.Table, outputs: Sequence[Output]) -> Open:
+def _loaded_run(table: pa.Table, outputs: Sequence[OutputColumn]) -> Open:
     values = [_loaded(table, f"value_{place}", output.type) for place, output in enumerate(outputs)]
     valid = [_loaded(table, f"valid_{place}", U8) for place in range(len(outputs))]
     require(table.num_rows == 1, "the open interval of a signal")

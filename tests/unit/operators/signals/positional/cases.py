@@ -12,13 +12,13 @@ import pyarrow as pa
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.codegen.native import compile_kernel
 from penstock.codegen.optimisation_level import OptimisationLevel
-from penstock.ir.signals.interpret import Sample, Signals
+from penstock.ir.signals.interpret import KeySignals, SignalSample
 from penstock.ir.signals.nodes import Program, Resample, Sampled
 from penstock.ir.signals.show import show_program
 from penstock.loop.interpret import interpret
 from penstock.loop.nodes import Kernel
 from penstock.operators.signals.positional.build_kernels import CompiledDense
-from penstock.operators.signals.positional.evaluate import DenseSignals, Samples
+from penstock.operators.signals.positional.evaluate import DenseSignals, InputSamples
 from penstock.operators.signals.positional.kernels import Dense, dense
 from penstock.plan.schema import schema_of, time_of
 from penstock.runtime.kernels import Call
@@ -43,11 +43,11 @@ def evaluator(made: Dense, backend: Callable[[Kernel], Call] = quick, threads: i
     return DenseSignals(CompiledDense(made, KernelFactory(backend)), threads)
 
 
-def samples_of(tables: Sequence[pa.Table]) -> list[Samples]:
-    return [Samples(pa.record_batch({n: t[n].combine_chunks() for n in t.column_names})) for t in tables]
+def samples_of(tables: Sequence[pa.Table]) -> list[InputSamples]:
+    return [InputSamples(pa.record_batch({n: t[n].combine_chunks() for n in t.column_names})) for t in tables]
 
 
-def results(run: DenseSignals, samples: Sequence[Samples], cuts: Sequence[int] = ()) -> dict[str, list]:
+def results(run: DenseSignals, samples: Sequence[InputSamples], cuts: Sequence[int] = ()) -> dict[str, list]:
     """All values of the output, computed in pieces."""
     lo, hi = run.span(max(each.total for each in samples))
     edges = [lo, *sorted({cut for each in cuts if lo < (cut := run._down(each)) < hi}), hi]
@@ -82,10 +82,10 @@ def defined(
             (field,) = each.body.fields
             column = field.expr.name
             samples[each.name] = [
-                Sample(clock.start + i * clock.period, None, {field.name: row[column]})
+                SignalSample(clock.start + i * clock.period, None, {field.name: row[column]})
                 for i, row in enumerate(rows)
             ]
-    signals = Signals(program, samples)
+    signals = KeySignals(program, samples)
     found: dict[str, list] = {each.name: [] for each in run.program.outputs}
     instants = times(program, made, run, max(len(each) for each in tables))
     for t in instants[:: 1 if only is None else max(1, len(instants) // only)]:

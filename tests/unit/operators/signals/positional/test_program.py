@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import penstock as pk
 from penstock.analysis.positions import why_not
 from penstock.errors import OverflowError
-from penstock.operators.signals.positional.evaluate import Samples
+from penstock.operators.signals.positional.evaluate import InputSamples
 from penstock.plan.schema import schema_of, time_of
 from tests.unit.operators.signals.positional.cases import (
     check,
@@ -273,7 +273,7 @@ def test_a_feedback_goes_on_from_batch_to_batch() -> None:
     for total in (10, 700, 1_500, 3_000):
         hi = run.ready(total) if total < 3_000 else end
         base = max(0, lo - run.program.past)
-        (column,) = run.evaluate([Samples(rows.slice(base, total - base), base)], lo, hi)
+        (column,) = run.evaluate([InputSamples(rows.slice(base, total - base), base)], lo, hi)
         there = column.valid if column.nulls else np.ones(len(column.values))
         found += [v if ok else None for v, ok in zip(column.values.tolist(), there, strict=True)]
         lo = hi

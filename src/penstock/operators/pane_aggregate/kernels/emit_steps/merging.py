@@ -3,9 +3,9 @@
 All keys are processed at once: the algorithms' single state is a row of cells here, one per key.
 
 * `InPlace`: a window of one pane is read in place;
-* `Recompute`: merge all panes of every window, best where windows overlap little;
+* `RecomputePanes`: merge all panes of every window, best where windows overlap little;
 * `SubtractOnEvict`: one running row; entering panes are merged, leaving panes are subtracted;
-* `TwoStacks`: windows are cut at the multiples of their length. Panes before the cut are merged backwards
+* `PaneStacks`: windows are cut at the multiples of their length. Panes before the cut are merged backwards
   from it, once for all windows with the same cut (the *flip*); panes after it are merged as they enter. Cuts
   depend on time alone, and so does the order of merges: rounding is the same wherever emission stops, resumes
   or is divided among threads.
@@ -22,7 +22,7 @@ from typing import Protocol
 from penstock.algorithms.monoids import Monoid, Values
 from penstock.loop.abi import CUT, ENTERED, LEFT, PUSHED
 from penstock.loop.nodes import I64, Value, Var, minimum
-from penstock.operators.pane_aggregate.kernels.emit_steps.panes import Panes, Row
+from penstock.operators.pane_aggregate.kernels.emit_steps.panes import Row, WindowPanes
 
 
 class Merging(Protocol):
@@ -41,7 +41,7 @@ class Merging(Protocol):
 class InPlace:
     """Read a window of one pane without merging."""
 
-    def __init__(self, panes: Panes, members: Sequence[int]) -> None:
+    def __init__(self, panes: WindowPanes, members: Sequence[int]) -> None:
         self.panes = panes
 
     def advance(self, w: Value) -> None:
@@ -54,10 +54,10 @@ class InPlace:
         return tuple(self.panes.k.var("held", buffer[self.row + key]) for buffer in self.panes.states[m])
 
 
-class Recompute:
+class RecomputePanes:
     """Merge all panes of each window."""
 
-    def __init__(self, panes: Panes, members: Sequence[int]) -> None:
+    def __init__(self, panes: WindowPanes, members: Sequence[int]) -> None:
         self.panes = panes
         self.merged = {m: panes.memory("merged", m) for m in members}
 
@@ -82,7 +82,7 @@ class Recompute:
 class SubtractOnEvict:
     """Maintain one running row."""
 
-    def __init__(self, panes: Panes, members: Sequence[int]) -> None:
+    def __init__(self, panes: WindowPanes, members: Sequence[int]) -> None:
         self.panes = panes
         self.cursor = panes.k.shared_buffer("cursor", "", I64)
         self.running = {m: panes.memory("running", m) for m in members}
@@ -129,10 +129,10 @@ class SubtractOnEvict:
         return _at(self.panes, self.running[m], key)
 
 
-class TwoStacks:
+class PaneStacks:
     """Maintain a stack of merged panes before the cut, indexed by depth, and one row for the panes after it."""
 
-    def __init__(self, panes: Panes, members: Sequence[int]) -> None:
+    def __init__(self, panes: WindowPanes, members: Sequence[int]) -> None:
         self.panes = panes
         self.cursor = panes.k.shared_buffer("cursor", "", I64)
         self.cuts = panes.k.buffer("cuts", I64)
@@ -181,16 +181,16 @@ class TwoStacks:
         return panes.monoids[m].merge(panes.k, early, late)
 
 
-def _at(panes: Panes, row: Row, place: Value) -> Values:
+def _at(panes: WindowPanes, row: Row, place: Value) -> Values:
     return tuple(panes.k.var("held", buffer[place]) for buffer in row)
 
 
 ONE_PANE = "one pane"
-ALGORITHMS: dict[str, type[InPlace | Recompute | SubtractOnEvict | TwoStacks]] = {
+ALGORITHMS: dict[str, type[InPlace | RecomputePanes | SubtractOnEvict | PaneStacks]] = {
     ONE_PANE: InPlace,
-    "recompute": Recompute,
+    "recompute": RecomputePanes,
     "subtract-on-evict": SubtractOnEvict,
-    "two-stacks": TwoStacks,
+    "two-stacks": PaneStacks,
 }
 
 
@@ -203,7 +203,7 @@ def algorithms(monoids: Sequence[Monoid], preferred: str) -> tuple[str, ...]:
 class Mergers:
     """One algorithm per monoid; monoids with the same algorithm share its loops."""
 
-    def __init__(self, panes: Panes) -> None:
+    def __init__(self, panes: WindowPanes) -> None:
         chosen = panes.spec.algorithms
         self.groups: dict[str, Merging] = {
             name: ALGORITHMS[name](panes, [m for m, algorithm in enumerate(chosen) if algorithm == name])

@@ -17,7 +17,7 @@ Row = tuple[Buffer, ...]  # the states of one monoid, one cell per key
 
 
 @dataclass
-class Panes:
+class WindowPanes:
     """Window w is panes first[w] … last[w] - 1 of those that `order` lists; a pane is `columns` cells wide.
 
     Windows ascend: neither bound decreases. 64-bit states are widened when read, since panes whose sums fit

@@ -13,7 +13,7 @@ from penstock.algorithms.hash_table.group_kernels import KeyReader
 from penstock.algorithms.monoids import Values
 from penstock.algorithms.partials import Finish
 from penstock.expr import nodes as ex
-from penstock.loop.abi import Output
+from penstock.loop.abi import OutputColumn
 from penstock.loop.build import KernelBuilder
 from penstock.loop.machine import is_text, machine_type
 from penstock.loop.nodes import BOOL, F64, I32, I64, U8, U64, Bitcast, Buffer, Value, const
@@ -21,12 +21,12 @@ from penstock.operators.pane_aggregate.kernels.emit_steps.spec import EmitSpec
 
 
 @dataclass
-class Results:
+class ResultWriter:
     """Writes rows of the result; `rows` counts those of this call."""
 
     k: KernelBuilder
     spec: EmitSpec
-    outputs: list[Output] = field(default_factory=list)
+    outputs: list[OutputColumn] = field(default_factory=list)
     columns: dict[str, tuple[Buffer, Buffer | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -127,7 +127,7 @@ class Results:
             valid = None if cell.valid is None else self.k.buffer("out_valid", U8)
             self.columns[field.name] = values, valid
             text = self._text_of(field.expr) if is_text(dtype) else None
-            made = Output(field.name, values.type, values.name, valid.name if valid else None, text)
+            made = OutputColumn(field.name, values.type, values.name, valid.name if valid else None, text)
             self.outputs.append(made)
         return self.columns[field.name]
 

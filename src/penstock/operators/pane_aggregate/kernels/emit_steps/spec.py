@@ -10,7 +10,7 @@ from penstock.algorithms.monoids import Monoid
 from penstock.algorithms.partials import MayBeNull, Partial
 from penstock.expr import nodes as ex
 from penstock.ir.nodes import Reduction
-from penstock.loop.abi import Binding, Output, PaneScratch
+from penstock.loop.abi import Binding, OutputColumn, PaneScratch
 from penstock.loop.nodes import Kernel
 
 
@@ -51,6 +51,6 @@ class EmitKernel:
     """The kernel, its computed columns, its scratch memory, and the bindings of the texts it compares."""
 
     kernel: Kernel
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
     scratch: tuple[PaneScratch, ...]
     bindings: tuple[Binding, ...]

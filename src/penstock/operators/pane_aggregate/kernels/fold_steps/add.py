@@ -12,9 +12,9 @@ from penstock.algorithms.partials import PRESENT
 from penstock.algorithms.partials.contribution import Contribution
 from penstock.loop.abi import NEED_KEYS, NEED_SLOTS, NEED_WIDE
 from penstock.loop.nodes import I64, U64, Overflows, Value, Var, as_value, const, select
-from penstock.operators.pane_aggregate.kernels.fold_steps.frame import Frame, Update
+from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FoldFrame, Update
 from penstock.operators.pane_aggregate.kernels.fold_steps.panes import CurrentPane
-from penstock.operators.pane_aggregate.kernels.fold_steps.rows import Chosen
+from penstock.operators.pane_aggregate.kernels.fold_steps.rows import SelectedRows
 
 _FEW_STATES = 3  # per row: its presence, and a sum or two
 
@@ -23,10 +23,10 @@ _FEW_STATES = 3  # per row: its presence, and a sum or two
 class Addition:
     """Adds the chosen rows of a chunk of `n` rows."""
 
-    frame: Frame
+    frame: FoldFrame
     pane: CurrentPane
     n: Var
-    chosen: Chosen
+    chosen: SelectedRows
 
     def write(self) -> None:
         """Emit two loops: the code for several panes would slow the common case of one."""

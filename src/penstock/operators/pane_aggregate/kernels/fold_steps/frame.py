@@ -9,7 +9,7 @@ import pyarrow as pa
 from penstock.algorithms.expressions.cells import is_true
 from penstock.algorithms.expressions.columns import Columns
 from penstock.algorithms.expressions.lowering import Lowering
-from penstock.algorithms.hash_table.group_kernels import DenseKeys, HashKeys, KeyTable, NoKeys
+from penstock.algorithms.hash_table.group_kernels import DenseGroups, HashGroups, KeyTable, OneGroup
 from penstock.algorithms.monoids import Monoid, Values
 from penstock.algorithms.partials import Partial
 from penstock.algorithms.partials.contribution import Contribution, contribution
@@ -24,7 +24,7 @@ CHUNK = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Panes:
+class PaneGrid:
     """Intervals between the bounds of windows, which start every `every` ticks from `offset` on.
 
     Where windows do not end at the start of others, they end `cut` ticks after it: each `every` then has two
@@ -42,7 +42,7 @@ class FoldSpec:
 
     schema: pa.Schema
     time: Time
-    panes: Panes
+    panes: PaneGrid
     where: ex.Expr | None
     keys: tuple[ex.Expr, ...]
     partials: tuple[Partial, ...]
@@ -68,7 +68,7 @@ class Update:
     active: Value | None = None
 
 
-class Frame:
+class FoldFrame:
     """The kernel under construction: its parameters, and the variables that live for a whole call."""
 
     def __init__(self, spec: FoldSpec) -> None:
@@ -83,7 +83,7 @@ class Frame:
         self.keys = _key_table(k, self.head, spec)
         self.columns = Columns(k, spec.schema, spec.nullable, spec.interned, spec.time, first_row)
         self.errors = k.var("errors", False, BOOL)
-        self.key_capacity = k.scalar("key_capacity") if isinstance(self.keys, HashKeys) else None
+        self.key_capacity = k.scalar("key_capacity") if isinstance(self.keys, HashGroups) else None
         self.at = k.var("at", self.lo)
 
     def time_at(self, row: Value) -> Value:
@@ -139,10 +139,10 @@ class Frame:
 def _key_table(k: KernelBuilder, head: Buffer, spec: FoldSpec) -> KeyTable:
     match spec.key_table:
         case "dense":
-            return DenseKeys.declare(k, len(spec.keys))
+            return DenseGroups.declare(k, len(spec.keys))
         case "hash":
-            return HashKeys.declare(k, head, len(spec.keys))
+            return HashGroups.declare(k, head, len(spec.keys))
         case "sparse":
-            return HashKeys.declare(k, head, len(spec.keys) + 1)
+            return HashGroups.declare(k, head, len(spec.keys) + 1)
         case _:
-            return NoKeys()
+            return OneGroup()

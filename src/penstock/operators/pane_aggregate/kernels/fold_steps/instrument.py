@@ -27,7 +27,7 @@ from penstock.loop.nodes import (
     minimum,
     select,
 )
-from penstock.operators.pane_aggregate.kernels.fold_steps.frame import Frame
+from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FoldFrame
 from penstock.physical.profile import BUCKET_WORDS, BUCKETS, ProfileLayout
 
 _BUCKET_BITS = 8
@@ -41,7 +41,7 @@ class Instrument:
     `bucket_base` and `bucket_shift` divide the words of the first key into 256 ranges, of which the outer ones are open.
     """
 
-    frame: Frame
+    frame: FoldFrame
 
     def __post_init__(self) -> None:
         k = self.frame.k

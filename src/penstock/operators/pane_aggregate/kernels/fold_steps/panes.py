@@ -10,7 +10,7 @@ from typing import cast
 from penstock.algorithms.expressions.calendar import floor_div
 from penstock.loop.abi import LANES
 from penstock.loop.nodes import BOOL, I64, Buffer, Value, Var, const, minimum, select
-from penstock.operators.pane_aggregate.kernels.fold_steps.frame import Frame
+from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FoldFrame
 
 STRETCH = 256  # rows whose times are read between two tests for the end of the pane
 SHORTEST_RUN = 32  # minimum rows of a run in one pane that is worth a separate chunk
@@ -19,7 +19,7 @@ SHORTEST_RUN = 32  # minimum rows of a run in one pane that is worth a separate 
 class CurrentPane:
     """The pane of the current row; `single` while all rows of the chunk lie in it."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: FoldFrame) -> None:
         self.frame = frame
         k = frame.k
         self.number, self.begin, self.end = (k.var(name, 0) for name in ("pane", "begin", "end"))
@@ -76,17 +76,17 @@ class CurrentPane:
             with k.if_(self.orderly):
                 k.set(n, beyond)
 
-    def decide(self, watch: Watch) -> None:
+    def decide(self, watch: PaneWatch) -> None:
         """Record whether all rows lie in the pane."""
         k = self.frame.k
         k.set(self.single, watch.all_inside)
         k.set(self.orderly, self.single)
 
-    def watch(self, lanes: Buffer | None = None) -> Watch:
+    def watch(self, lanes: Buffer | None = None) -> PaneWatch:
         k = self.frame.k
-        return Watch(self, k.var("outside", 0), k.var("last", self.end - 1), lanes)
+        return PaneWatch(self, k.var("outside", 0), k.var("last", self.end - 1), lanes)
 
-    def watch_lanes(self) -> Watch:
+    def watch_lanes(self) -> PaneWatch:
         """Watch rows of which several are read at once, in SIMD lanes."""
         k = self.frame.k
         lanes = k.local("lanes", I64, LANES)
@@ -125,7 +125,7 @@ class CurrentPane:
 
 
 @dataclass(frozen=True)
-class Watch:
+class PaneWatch:
     """Records, row by row, whether all times of a chunk lie in the pane: `outside` stays at or above 0.
 
     A time outside makes `time - begin` or `last - time` negative, and one of them stays negative where a

@@ -11,7 +11,7 @@ from penstock.algorithms.sliding.accumulate import has_floats
 from penstock.loop.abi import LANES, NEED_SLOTS, NEED_WIDE
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, U64, Overflows, Value, Var, const, select
-from penstock.operators.pane_aggregate.kernels.fold_steps.frame import CHUNK, Frame, Update
+from penstock.operators.pane_aggregate.kernels.fold_steps.frame import CHUNK, FoldFrame, Update
 from penstock.operators.pane_aggregate.kernels.fold_steps.panes import CurrentPane
 
 MOST_STATES_IN_LANES = 8
@@ -21,14 +21,14 @@ Totals = list[tuple[Var, ...]]
 
 
 @dataclass
-class Reduction:
+class ChunkReduction:
     """Reduces a chunk of `n` rows that lies in one pane.
 
     Inside the chunk a 64-bit sum may wrap: `magnitudes`, the disjunction of the bits of all values, bounds
     whether that can have happened. `matched` counts the rows that pass the filter.
     """
 
-    frame: Frame
+    frame: FoldFrame
     pane: CurrentPane
     n: Var
     monoids: list[Monoid] = field(init=False)

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from penstock.algorithms.selection import Selection, Watcher
 from penstock.loop.abi import LANES
 from penstock.loop.nodes import I32, I64, U8, Buffer, Value, Var, const, select
-from penstock.operators.pane_aggregate.kernels.fold_steps.frame import CHUNK, Frame
+from penstock.operators.pane_aggregate.kernels.fold_steps.frame import CHUNK, FoldFrame
 
 _HALF = CHUNK // 2 + 3 * LANES  # capacity of the list of half a chunk
 
 
 @dataclass(frozen=True)
-class Chosen:
+class SelectedRows:
     """The selection: `count` rows of the chunk, all of them or those listed by their numbers in the batch.
 
     If the halves of the chunk have separate lists, `first` is the length of the first.
     """
 
-    frame: Frame
+    frame: FoldFrame
     count: Var
     rows: Buffer | None = None
     first: Var | None = None
@@ -43,10 +43,10 @@ class Chosen:
                 yield k.var("row", self.rows[begin + i].to(I64)), before + i
 
 
-def select_chunk(frame: Frame, n: Var, watch: Watcher | None = None) -> Chosen:
+def select_chunk(frame: FoldFrame, n: Var, watch: Watcher | None = None) -> SelectedRows:
     """Apply the filter to a chunk; with a watcher, to both halves of the chunk in one loop."""
     if frame.spec.where is None:
-        return Chosen(frame, n)
+        return SelectedRows(frame, n)
     k = frame.k
     rows = k.local("chosen", I32, 2 * _HALF)
     positions = k.shared_buffer("positions", "", U8)
@@ -58,6 +58,6 @@ def select_chunk(frame: Frame, n: Var, watch: Watcher | None = None) -> Chosen:
 
     selection = Selection(k, frame.at, passes, rows, positions)
     if watch is None:
-        return Chosen(frame, selection.rows(n), rows)
+        return SelectedRows(frame, selection.rows(n), rows)
     first, second = selection.halves(n, watch, _HALF)
-    return Chosen(frame, k.var("count", first + second), rows, first)
+    return SelectedRows(frame, k.var("count", first + second), rows, first)

@@ -26,7 +26,7 @@ Compute = Callable[[Value, Fields, Value], None]
 
 
 @dataclass(frozen=True)
-class Target:
+class PointTarget:
     """The destination of points: their times and fields; `done` points are written already."""
 
     k: KernelBuilder
@@ -40,7 +40,7 @@ class Target:
 class EveryInstant:
     """All instants as points, with their marks."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: PointTarget) -> None:
         self.target = target
         self.marks = target.k.buffer("out_marks", U8)
 
@@ -64,7 +64,7 @@ class EveryChange:
     therefore compared in one loop without a loop-carried dependency. Few instants remain as a rule.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: PointTarget) -> None:
         self.target = target
         k, length = target.k, changes.BLOCK
         self.emitted, self.follows = k.buffer("emitted", I64), k.scalar("follows")
@@ -121,7 +121,7 @@ class EveryChange:
 class EverySample:
     """The marks with a value: the input of reductions, where nothing else is read."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: PointTarget) -> None:
         self.target = target
         k, length = target.k, changes.BLOCK
         self.block = [
@@ -145,7 +145,7 @@ class EverySample:
         _write_chosen(to, n, (self.counts, self.chosen), self.block, 0)
 
 
-def _write_chosen(to: Target, n: Var, choice: tuple[Buffer, Buffer], block: Fields, first: int) -> None:
+def _write_chosen(to: PointTarget, n: Var, choice: tuple[Buffer, Buffer], block: Fields, first: int) -> None:
     """Write the selected instants; their fields lie in the block from `first` on."""
     k, (counts, chosen) = to.k, choice
     found = k.var("found", 0)

@@ -26,7 +26,7 @@ from penstock.algorithms.sliding.incremental import (
 )
 from penstock.algorithms.sliding.kernel import (
     DEFINED_WITHOUT_ROWS,
-    Shape,
+    FrameShape,
     SlideSpec,
     slide_monoids,
     slide_partials,
@@ -34,7 +34,7 @@ from penstock.algorithms.sliding.kernel import (
 from penstock.algorithms.sliding.slide import Aggregation, Row
 from penstock.expr import nodes as ex
 from penstock.ir.signals.nodes import at
-from penstock.loop.abi import ERRORS, Output
+from penstock.loop.abi import ERRORS, OutputColumn
 from penstock.loop.build import KernelBuilder
 from penstock.loop.machine import machine_type
 from penstock.loop.nodes import (
@@ -55,7 +55,7 @@ from penstock.operators.signals.fused.kernels.joining import (
     EveryInstant,
     EverySample,
     Fields,
-    Target,
+    PointTarget,
 )
 from penstock.operators.signals.fused.kernels.spec import (
     CHANGES,
@@ -68,7 +68,7 @@ from penstock.types.time import Time
 
 PREFIX_SUMS, SUBTRACT, RECOMPUTE, TWO_STACKS = "prefix-sums", "subtract-on-evict", "recompute", "two-stacks"
 ALGORITHMS: dict[str, type[Carried]] = {SUBTRACT: Subtract, RECOMPUTE: Recompute, TWO_STACKS: TwoStacks}
-_WRITERS: dict[str, Callable[[Target], EveryInstant | EveryChange | EverySample]] = {
+_WRITERS: dict[str, Callable[[PointTarget], EveryInstant | EveryChange | EverySample]] = {
     INSTANTS: EveryInstant,
     CHANGES: EveryChange,
     SAMPLES: EverySample,
@@ -125,7 +125,7 @@ class _Fused:
         self.tables: dict[int, PrefixTable] = {}
         self.sliding = [self._sliding(group) for group in self._groups()]
         self.outputs = [self._output(field) for field in spec.fields]
-        target = Target(k, self.walk, self.out_times, self.outputs, self.done, self._store_fields)
+        target = PointTarget(k, self.walk, self.out_times, self.outputs, self.done, self._store_fields)
         self.writer = _WRITERS[spec.writes](target)
 
     def build(self) -> FusedKernel:
@@ -137,7 +137,7 @@ class _Fused:
         scratch = [buffer for several in self.tables.values() for buffer in several.scratch]
         scratch += [buffer for several in self.sliding for buffer in several.scratch]
         outputs = tuple(
-            Output(field.name, values.type, values.name, valid.name)
+            OutputColumn(field.name, values.type, values.name, valid.name)
             for field, (values, valid) in zip(self.spec.fields, self.outputs, strict=True)
         )
         bindings = tuple(tuple(column.bindings) for column in self.columns)
@@ -166,7 +166,7 @@ class _Fused:
             tuple(spec.type for spec in several),
             self.spec.nullable[track],
             algorithm,
-            Shape(dense=True, may_be_empty=True),
+            FrameShape(dense=True, may_be_empty=True),
         )
         if algorithm == SUBTRACT and all(monoid.prefix is not None for monoid in slide_monoids(slide)):
             slide = replace(slide, algorithm=PREFIX_SUMS)  # as exact, and without a branch per row

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.algorithms.sliding.slide import Scratch
+from penstock.algorithms.sliding.slide import SlideScratch
 from penstock.expr import nodes as ex
 from penstock.ir.nodes import Reduction
-from penstock.loop.abi import Binding, Output
+from penstock.loop.abi import Binding, OutputColumn
 from penstock.loop.nodes import Kernel
 from penstock.operators.signals.fused.kernels.changes import ChangesSpec
 
@@ -60,5 +60,5 @@ class FusedKernel:
 
     kernel: Kernel
     bindings: tuple[tuple[Binding, ...], ...]
-    outputs: tuple[Output, ...]
-    scratch: tuple[Scratch, ...]
+    outputs: tuple[OutputColumn, ...]
+    scratch: tuple[SlideScratch, ...]

@@ -16,13 +16,13 @@ from penstock.operators.signals.positional.kernels.memory import Array
 from penstock.operators.signals.positional.kernels.objects import lowering_at
 from penstock.operators.signals.positional.kernels.plan import Need
 from penstock.operators.signals.positional.kernels.states import prepare, release, states_at
-from penstock.operators.signals.positional.kernels.writer import Here, Stored, Writer
+from penstock.operators.signals.positional.kernels.writer import BlockWriter, Here, Stored
 
 _IN_REGISTERS = 8  # most past results in registers; if more are read, all are in a ring buffer
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class FeedbackHistory:
     """The results that persist across blocks: parameters, and the number of entries kept before the next block.
 
     The last `recent` defined results come first, the latest last; a mark without a result does not count.
@@ -34,7 +34,7 @@ class History:
     recent: int
 
 
-def declare_history(writer: Writer, this: Object, body: Feedback) -> History:
+def declare_history(writer: BlockWriter, this: Object, body: Feedback) -> FeedbackHistory:
     """Declare the memory of past results. It persists across calls, so it is not pooled."""
     k, need = writer.k, history_need(writer.plan.needs[this.name], body)
     machine = machine_type(this.schema.types[0])
@@ -42,7 +42,7 @@ def declare_history(writer: Writer, this: Object, body: Feedback) -> History:
     values, valid = k.buffer("history", machine), k.buffer("history_valid", U8)
     recent = max(self_reference.back for self_reference in body.own)
     head = recent + need.past
-    return History(Array(values, head), Array(valid, head), head + need.future, recent)
+    return FeedbackHistory(Array(values, head), Array(valid, head), head + need.future, recent)
 
 
 def history_need(need: Need, body: Feedback) -> Need:
@@ -51,7 +51,7 @@ def history_need(need: Need, body: Feedback) -> Need:
     return Need(max(need.past, furthest - need.future), need.future)
 
 
-def carry(writer: Writer, name: str, history: History) -> None:
+def carry(writer: BlockWriter, name: str, history: FeedbackHistory) -> None:
     """Move the results that the next block reads to the front."""
     k = writer.k
     moved = [history.values.buffer, *([history.valid.buffer] if writer.plan.nulls[name] else [])]
@@ -60,7 +60,7 @@ def carry(writer: Writer, name: str, history: History) -> None:
             k.store(buffer, j, buffer[j + writer.count])
 
 
-def write_feedback(writer: Writer, this: Object, body: Feedback, history: History) -> None:
+def write_feedback(writer: BlockWriter, this: Object, body: Feedback, history: FeedbackHistory) -> None:
     """Compute results one by one from those of the previous block; they stay in memory from block to block."""
     for group in writer.plan.groups[this.name]:
         prepare(writer, group)
@@ -123,7 +123,7 @@ def _remember(
     k.set(held[1], flag)
 
 
-def _shown(writer: Writer, this: Object, valid: Array) -> Array:
+def _shown(writer: BlockWriter, this: Object, valid: Array) -> Array:
     """The validity for readers: false before the first sample, where the feedback itself reads `initial`."""
     if not writer.plan.edge:
         return valid

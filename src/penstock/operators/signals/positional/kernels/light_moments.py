@@ -7,7 +7,7 @@ power. The layout is the same, with 0 as the second float of the mean, so result
 
 from __future__ import annotations
 
-from penstock.algorithms.monoids import Monoid, State, Values
+from penstock.algorithms.monoids import Monoid, StateField, Values
 from penstock.algorithms.monoids.base import either, named
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import F64, I64, Value, const
@@ -20,7 +20,7 @@ def light_moments(order: int) -> Monoid:
     """Moments of one argument up to the 2nd, 3rd or 4th order."""
     return Monoid(
         f"light_moments{order}",
-        (State(I64, 0), *(State(F64, 0.0) for _ in range(order + 1))),
+        (StateField(I64, 0), *(StateField(F64, 0.0) for _ in range(order + 1))),
         lambda k, state, values: _merge(k, state, _single(k, values[0], order)),
         _merge,
     )

@@ -24,7 +24,7 @@ class Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed(Array):
+class ResultPlacement(Array):
     """Entries of the final result, whose origin lies before the block."""
 
     origin: Value

@@ -17,12 +17,12 @@ from penstock.loop.machine import machine_type
 from penstock.loop.nodes import U8, Value, Var, const, maximum, minimum
 from penstock.operators.signals.positional.kernels.plan import Need, no_text
 from penstock.operators.signals.positional.kernels.states import prepare, release, states_at
-from penstock.operators.signals.positional.kernels.writer import Here, Stored, Writer, one_of
+from penstock.operators.signals.positional.kernels.writer import BlockWriter, Here, Stored, one_of
 
 States = Sequence[Sequence[Values]]  # per group of reductions, the states of its partials
 
 
-def write_sampled(writer: Writer, this: Object, body: Sampled) -> None:
+def write_sampled(writer: BlockWriter, this: Object, body: Sampled) -> None:
     """Compute the parts of samples that cannot be read in place: computed values, and validity bytes."""
     plan, k = writer.plan, writer.k
     given, need = writer.inputs[int(body.input)], plan.needs[this.name]
@@ -48,7 +48,7 @@ def write_sampled(writer: Writer, this: Object, body: Sampled) -> None:
     writer.stored[this.name] = stored
 
 
-def _row(writer: Writer, body: Sampled, position: Var) -> tuple[Var, Value | None]:
+def _row(writer: BlockWriter, body: Sampled, position: Var) -> tuple[Var, Value | None]:
     """The row that holds at a position; on an edge, the nearest row and whether it holds."""
     given, k = writer.inputs[int(body.input)], writer.k
     if not writer.plan.edge:
@@ -61,7 +61,7 @@ def _row(writer: Writer, body: Sampled, position: Var) -> tuple[Var, Value | Non
 
 
 def _store_sample(
-    writer: Writer, stored: Stored, name: str, entry: Value, cell: Cell, there: Value | None
+    writer: BlockWriter, stored: Stored, name: str, entry: Value, cell: Cell, there: Value | None
 ) -> None:
     k, values, flags = writer.k, stored.values.get(name), stored.valid.get(name)
     if values is not None:
@@ -75,7 +75,7 @@ def _store_sample(
 
 
 def lowering_at(
-    writer: Writer,
+    writer: BlockWriter,
     this: Object,
     body: Expression | Feedback,
     here: Here,
@@ -109,7 +109,7 @@ def lowering_at(
 
 @contextmanager
 def each_entry(
-    writer: Writer, this: Object, body: Expression | Feedback, need: Need, brief: bool = False
+    writer: BlockWriter, this: Object, body: Expression | Feedback, need: Need, brief: bool = False
 ) -> Iterator[Here]:
     """Loop over the entries of an object; if it reads grids, over the stretches on which those are constant."""
     k, step = writer.k, writer.plan.step(this.name)
@@ -134,7 +134,7 @@ def each_entry(
             yield Here(1, entry, grid)
 
 
-def _stretch(writer: Writer, body: Expression | Feedback) -> int:
+def _stretch(writer: BlockWriter, body: Expression | Feedback) -> int:
     """The number of positions on which all accesses on grids are constant; 0 if there are none."""
     steps = writer.plan.positions.steps
     read = [(steps[access.source], access.shift) for access in body.accesses]
@@ -142,7 +142,7 @@ def _stretch(writer: Writer, body: Expression | Feedback) -> int:
     return gcd(*(length for step, shift in read if step > 1 for length in (step, shift)))
 
 
-def write_expression(writer: Writer, this: Object, body: Expression, target: Stored | None) -> None:
+def write_expression(writer: BlockWriter, this: Object, body: Expression, target: Stored | None) -> None:
     """Compute the fields, entry by entry, into memory or into the result."""
     plan, need = writer.plan, writer.plan.needs[this.name]
     for group in plan.groups[this.name]:
@@ -168,7 +168,7 @@ def write_expression(writer: Writer, this: Object, body: Expression, target: Sto
         writer.stored[this.name] = Stored(stored.values, stored.valid, marks)
 
 
-def _begun(writer: Writer, this: Object, here: Here) -> Value | None:
+def _begun(writer: BlockWriter, this: Object, here: Here) -> Value | None:
     """Whether a lenient expression has begun: at the first sample of the input, or of its operands. None off edges."""
     program = writer.plan.positions.program
     if not writer.plan.edge or not is_lenient(program, this):
@@ -179,14 +179,14 @@ def _begun(writer: Writer, this: Object, here: Here) -> Value | None:
 # --- samples on grids ---------------------------------------------------------------------------------------
 
 
-def _has_marks(writer: Writer, this: Object) -> bool:
+def _has_marks(writer: BlockWriter, this: Object) -> bool:
     """Whether samples must be recorded: where windows may be empty and the samples are counted."""
     positions = writer.plan.positions
     counted = this.name in positions.marking and this.name in positions.gridded
     return counted and not writer.plan.is_always_there(this.name)
 
 
-def _mark(writer: Writer, this: Object, body: Expression, here: Here, states: States) -> Value | None:
+def _mark(writer: BlockWriter, this: Object, body: Expression, here: Here, states: States) -> Value | None:
     """Whether any operand has a sample here; a window has one where it contains a sample."""
     plan = writer.plan
     found = [
@@ -208,11 +208,11 @@ def _mark(writer: Writer, this: Object, body: Expression, here: Here, states: St
     return one_of(found)
 
 
-def _read_mark(writer: Writer, here: Here, source: str, shift: int) -> Value | None:
+def _read_mark(writer: BlockWriter, here: Here, source: str, shift: int) -> Value | None:
     return writer.mark(source, writer.entry(here, writer.plan.step(source), shift))
 
 
-def _on_grid(writer: Writer, here: Here, step: int, shift: int, mark: Value | None) -> Value | None:
+def _on_grid(writer: BlockWriter, here: Here, step: int, shift: int, mark: Value | None) -> Value | None:
     """Restrict a window's mark to the first position of the window."""
     if step == here.step:
         return mark

@@ -13,7 +13,7 @@ from penstock.loop.abi import LANES
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import F64, I64, Value, Var, const, select
 from penstock.operators.signals.positional.kernels.light_moments import LIGHT_MOMENTS
-from penstock.operators.signals.positional.kernels.reductions import Algebra
+from penstock.operators.signals.positional.kernels.reductions import TrackAlgebra
 
 Contribution = Callable[[Value], tuple[Values, Value | None]]
 Step = Callable[[Value, tuple[Var, ...]], None]
@@ -32,7 +32,7 @@ class Entries:
         return replace(self, lanes=min(self.lanes, most))
 
 
-def reduced(k: KernelBuilder, algebra: Algebra, entries: Entries, kind: str) -> Values:
+def reduced(k: KernelBuilder, algebra: TrackAlgebra, entries: Entries, kind: str) -> Values:
     """The state of all entries."""
     if kind in MOMENTS:
         return _moments(k, algebra, entries, MOMENTS.index(kind) + 2)
@@ -79,7 +79,7 @@ def _added(a: Values, b: Values) -> Values:
     return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
-def _moments(k: KernelBuilder, algebra: Algebra, entries: Entries, order: int) -> Values:
+def _moments(k: KernelBuilder, algebra: TrackAlgebra, entries: Entries, order: int) -> Values:
     """Compute moments in two passes over the pane: the mean, then powers of the distances from it.
 
     The error of the mean equals the mean of the distances; it is corrected to the first order.
@@ -116,7 +116,7 @@ def _moments(k: KernelBuilder, algebra: Algebra, entries: Entries, order: int) -
     return chosen(count.eq(0), nothing, state)
 
 
-def _totals(k: KernelBuilder, algebra: Algebra, entries: Entries) -> tuple[Value, Value]:
+def _totals(k: KernelBuilder, algebra: TrackAlgebra, entries: Entries) -> tuple[Value, Value]:
     """The sum and the number of all values."""
 
     def step(entry: Value, state: tuple[Var, ...]) -> None:

@@ -24,7 +24,7 @@ from penstock.ir.signals.scope import reduced_types, scope
 from penstock.loop.build import KernelBuilder
 from penstock.loop.machine import machine_type
 from penstock.loop.nodes import BOOL, Value, Var
-from penstock.operators.signals.positional.kernels.reductions import Algebra, Group, Track, groups_of
+from penstock.operators.signals.positional.kernels.reductions import Group, Track, TrackAlgebra, groups_of
 from penstock.operators.signals.positional.kernels.simplify_nulls import Certain
 from penstock.operators.signals.positional.kernels.span_doubling import HEAVY, LIGHT, Parts, chain
 
@@ -79,7 +79,7 @@ def _up(count: int, step: int) -> int:
 
 
 @dataclass
-class Plan:
+class PositionalPlan:
     """The decisions about a program, for inputs of which some columns hold nulls.
 
     With `edge`, positions before the first sample and after the last are computed too.
@@ -94,7 +94,7 @@ class Plan:
     groups: dict[str, list[Group]] = field(default_factory=dict)
     nulls: dict[str, frozenset[str]] = field(default_factory=dict)
     fields: dict[str, tuple[Field, ...]] = field(default_factory=dict)
-    algebras: dict[Track, Algebra] = field(default_factory=dict)
+    algebras: dict[Track, TrackAlgebra] = field(default_factory=dict)
     needs: dict[str, Need] = field(default_factory=dict)
     level_needs: dict[tuple[Track, int], Need] = field(default_factory=dict)
 
@@ -107,7 +107,7 @@ class Plan:
         self._resolve()
 
     @staticmethod
-    def _chain(algebra: Algebra, lengths: Sequence[int]) -> dict[int, Parts]:
+    def _chain(algebra: TrackAlgebra, lengths: Sequence[int]) -> dict[int, Parts]:
         cost = LIGHT if len(algebra.words) == 1 else HEAVY
         return chain(lengths, cost, algebra.idempotent)
 
@@ -344,7 +344,7 @@ class _ScratchCells:
         return Cell(Var("value", machine), Var("ok", BOOL) if null else None)
 
 
-def scratch_state(algebra: Algebra, length: int) -> Values:
+def scratch_state(algebra: TrackAlgebra, length: int) -> Values:
     """A state of unknown words."""
     return algebra.complete(tuple(Var("word", word) for word in algebra.words), length)
 

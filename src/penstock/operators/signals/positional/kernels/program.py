@@ -30,21 +30,21 @@ from penstock.ir.signals.nodes import (
     Sampled,
     sources_of,
 )
-from penstock.loop.abi import Binding, Memory, Output, Scratch
+from penstock.loop.abi import Binding, Memory, OutputColumn, Scratch
 from penstock.loop.build import KernelBuilder
 from penstock.loop.machine import machine_type
 from penstock.loop.nodes import U8, Kernel
 from penstock.operators.signals.positional.kernels.feedback import (
-    History,
+    FeedbackHistory,
     carry,
     declare_history,
     write_feedback,
 )
-from penstock.operators.signals.positional.kernels.memory import Array, Placed
+from penstock.operators.signals.positional.kernels.memory import Array, ResultPlacement
 from penstock.operators.signals.positional.kernels.objects import write_expression, write_sampled
-from penstock.operators.signals.positional.kernels.plan import Need, Nullable, Plan
+from penstock.operators.signals.positional.kernels.plan import Need, Nullable, PositionalPlan
 from penstock.operators.signals.positional.kernels.resample import Pattern, write_resample
-from penstock.operators.signals.positional.kernels.writer import Stored, Writer
+from penstock.operators.signals.positional.kernels.writer import BlockWriter, Stored
 from penstock.types.time import Time
 
 EDGE, INTERIOR = "dense_edge", "dense"  # the names of kernels
@@ -57,7 +57,7 @@ class DenseKernel:
     kernel: Kernel
     inputs: tuple[tuple[Binding, ...], ...]
     places: tuple[tuple[str, str], ...]  # the parameters for the range of given samples of each input
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
     scratch: tuple[Scratch, ...]
     memories: tuple[Memory, ...]
 
@@ -117,18 +117,18 @@ class Dense:
         if not edge:
             names = {obj.name for obj in plan.objects if isinstance(obj.body, Feedback)}
             least = {name: need for name, need in edge_plan.needs.items() if name in names}
-            plan = Plan(self.positions, nullable, edge=False, wide=wide, lost=lost, least=least)
+            plan = PositionalPlan(self.positions, nullable, edge=False, wide=wide, lost=lost, least=least)
         return _Dense(plan, self.inputs).write()
 
-    def _edge_plan(self, nullable: Nullable, wide: bool) -> Plan:
+    def _edge_plan(self, nullable: Nullable, wide: bool) -> PositionalPlan:
         if not wide and not any(nullable.values()):
             return self._plain
-        return Plan(self.positions, nullable, edge=True, wide=wide)
+        return PositionalPlan(self.positions, nullable, edge=True, wide=wide)
 
     @cached_property
-    def _plain(self) -> Plan:
+    def _plain(self) -> PositionalPlan:
         """The plan for samples without nulls, the common case."""
-        return Plan(self.positions, {}, edge=True)
+        return PositionalPlan(self.positions, {}, edge=True)
 
 
 def dense(program: Program, inputs: Inputs) -> Dense:
@@ -139,10 +139,10 @@ def dense(program: Program, inputs: Inputs) -> Dense:
 class _Dense:
     """Emits one kernel."""
 
-    def __init__(self, plan: Plan, inputs: Inputs) -> None:
+    def __init__(self, plan: PositionalPlan, inputs: Inputs) -> None:
         self.plan = plan
         name = EDGE if plan.edge else INTERIOR
-        self.writer = Writer(plan, tuple(inputs), KernelBuilder(name))
+        self.writer = BlockWriter(plan, tuple(inputs), KernelBuilder(name))
         self.this = plan.positions.program[plan.positions.program.output]
 
     def write(self) -> DenseKernel:
@@ -172,7 +172,7 @@ class _Dense:
         memories = tuple(self._memory(name, past) for name, past in histories.items())
         return DenseKernel(writer.k.build(), writer.bindings, places, outputs, scratch, memories)
 
-    def _object(self, this: Object, histories: Mapping[str, History], target: Stored) -> None:
+    def _object(self, this: Object, histories: Mapping[str, FeedbackHistory], target: Stored) -> None:
         match this.body:
             case Sampled() as body:
                 write_sampled(self.writer, this, body)
@@ -183,7 +183,7 @@ class _Dense:
             case Resample() as body:
                 write_resample(self.writer, this, body, target)
 
-    def _outputs(self) -> tuple[Stored, tuple[Output, ...]]:
+    def _outputs(self) -> tuple[Stored, tuple[OutputColumn, ...]]:
         k, nulls = self.writer.k, self.plan.nulls[self.this.name]
         stored, outputs = Stored({}, {}), []
         for field in self.this.schema:
@@ -194,7 +194,9 @@ class _Dense:
             valid = k.buffer("out_valid", U8) if field.name in nulls else None
             if valid is not None:
                 stored.valid[field.name] = Array(valid, 0)
-            outputs.append(Output(field.name, machine, values.name, None if valid is None else valid.name))
+            outputs.append(
+                OutputColumn(field.name, machine, values.name, None if valid is None else valid.name)
+            )
         return stored, tuple(outputs)
 
     def _target(self, results: Stored) -> Stored:
@@ -206,11 +208,11 @@ class _Dense:
         distance = writer.bases[1] - origin if step == 1 else writer.base(step) - origin.div(step)
         place = writer.k.var("place", distance)
         return Stored(
-            {name: Placed(value.buffer, 0, place) for name, value in results.values.items()},
-            {name: Placed(array.buffer, 0, place) for name, array in results.valid.items()},
+            {name: ResultPlacement(value.buffer, 0, place) for name, value in results.values.items()},
+            {name: ResultPlacement(array.buffer, 0, place) for name, array in results.valid.items()},
         )
 
-    def _memory(self, name: str, history: History) -> Memory:
+    def _memory(self, name: str, history: FeedbackHistory) -> Memory:
         body = self.plan.positions.program[name].body
         assert isinstance(body, Feedback)
         values, valid = history.values.buffer, history.valid.buffer

@@ -42,7 +42,7 @@ class Track:
 
 
 @dataclass(frozen=True, slots=True)
-class Algebra:
+class TrackAlgebra:
     """The merge of a track's states. `known`: every sample counts, so counts are constants and not stored."""
 
     monoid: Monoid
@@ -101,7 +101,7 @@ class Group:
     reductions: tuple[Reduction, ...]
     types: tuple[pa.DataType, ...]
     partials: tuple[Partial, ...]
-    algebras: tuple[Algebra, ...]
+    algebras: tuple[TrackAlgebra, ...]
     pane: int
     length: int
     every: int
@@ -209,13 +209,13 @@ def _tells(reduction: Reduction, null: MayBeNull) -> bool:
     return reduction.function in _OF_SOME or flag_of(reduction, null) is not None
 
 
-def _algebra(partial: Partial, schema: pa.Schema, wide: bool, known: bool, per_entry: int) -> Algebra:
+def _algebra(partial: Partial, schema: pa.Schema, wide: bool, known: bool, per_entry: int) -> TrackAlgebra:
     """Choose a partial's monoid. Chained sums need no compensation: their error grows with the logarithm of the length."""
     types = [type_of(arg, schema) for arg in partial.args]
     monoid = monoid_of(partial, types, wide and is_long_sum(partial, schema))
     if partial.kind in MOMENTS and machine_type(types[0]) not in (I64, U64):
         monoid = light_moments(2 + MOMENTS.index(partial.kind))
-    return Algebra(monoid.in_chunk or monoid, known, per_entry)
+    return TrackAlgebra(monoid.in_chunk or monoid, known, per_entry)
 
 
 def is_long_sum(partial: Partial, schema: pa.Schema) -> bool:

@@ -9,7 +9,7 @@ from penstock.algorithms.expressions.calendar import floor_div
 from penstock.algorithms.expressions.cells import Cell, both, conjunction, narrow
 from penstock.ir.signals.nodes import Object, Resample
 from penstock.loop.nodes import F64, I64, Const, Value, const, maximum, minimum, select
-from penstock.operators.signals.positional.kernels.writer import Stored, Writer
+from penstock.operators.signals.positional.kernels.writer import BlockWriter, Stored
 
 # A longer pattern is computed step by step instead of being unrolled.
 _LONGEST_PATTERN = 64
@@ -53,7 +53,7 @@ class Alike:
     no: Value
 
 
-def write_resample(writer: Writer, this: Object, body: Resample, target: Stored) -> None:
+def write_resample(writer: BlockWriter, this: Object, body: Resample, target: Stored) -> None:
     """Interpolate: whole patterns unrolled, the rest of a block step by step."""
     k, time = writer.k, writer.plan.positions.time
     assert time.period is not None
@@ -84,7 +84,7 @@ def write_resample(writer: Writer, this: Object, body: Resample, target: Stored)
 
 
 def _follow(
-    writer: Writer,
+    writer: BlockWriter,
     this: Object,
     body: Resample,
     target: Stored,
@@ -109,7 +109,7 @@ def _follow(
 
 
 def _write(
-    writer: Writer,
+    writer: BlockWriter,
     this: Object,
     body: Resample,
     target: Stored,
@@ -140,7 +140,7 @@ def _between(first: Cell, second: Cell, share: Value, alike: Alike | None) -> Ce
     return Cell(select(on_it, a, line), valid)
 
 
-def _between_marks(writer: Writer, source: str, entry: Value, share: Value) -> Value:
+def _between_marks(writer: BlockWriter, source: str, entry: Value, share: Value) -> Value:
     """Whether there is a sample at or before, and one at or after."""
     here, then = writer.mark(source, entry), writer.mark(source, entry + 1)
     assert here is not None and then is not None

@@ -16,14 +16,14 @@ MOST_PARTS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DoubledSpan:
     """The reduction of `length` entries that end `back` entries ago."""
 
     length: int
     back: int
 
 
-Parts = tuple[Part, ...]
+Parts = tuple[DoubledSpan, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,8 @@ class _Search:
     def _parts(self, length: int, parts: int) -> Parts:
         base = self._base(length, parts)
         single = (
-            () if self.idempotent else tuple(Part(1, back) for back in reversed(range(base * parts, length)))
+            ()
+            if self.idempotent
+            else tuple(DoubledSpan(1, back) for back in reversed(range(base * parts, length)))
         )
-        return *single, *(Part(base, min(i * base, length - base)) for i in reversed(range(parts)))
+        return *single, *(DoubledSpan(base, min(i * base, length - base)) for i in reversed(range(parts)))

@@ -17,10 +17,10 @@ from penstock.operators.signals.positional.kernels.memory import Array
 from penstock.operators.signals.positional.kernels.panes import Entries, reduced
 from penstock.operators.signals.positional.kernels.plan import no_text
 from penstock.operators.signals.positional.kernels.reductions import Group, Track, is_long_sum
-from penstock.operators.signals.positional.kernels.writer import Here, Writer
+from penstock.operators.signals.positional.kernels.writer import BlockWriter, Here
 
 
-def prepare(writer: Writer, group: Group) -> None:
+def prepare(writer: BlockWriter, group: Group) -> None:
     """Emit the states that the spans of a group are merged from."""
     for track in writer.plan.tracks(group):
         algebra = writer.plan.algebras[track]
@@ -30,21 +30,21 @@ def prepare(writer: Writer, group: Group) -> None:
             _ensure(writer, track, length)
 
 
-def release(writer: Writer, group: Group) -> None:
+def release(writer: BlockWriter, group: Group) -> None:
     """Release the memory of states without further readers."""
     for track in writer.plan.tracks(group):
         for length in writer.plan.read_lengths(track, group.length):
             _release(writer, track, length)
 
 
-def _release(writer: Writer, track: Track, length: int) -> None:
+def _release(writer: BlockWriter, track: Track, length: int) -> None:
     writer.readers[track, length] -= 1
     if writer.readers[track, length] == 0:
         for array in writer.levels.pop((track, length), ()):
             writer.pool.give_back(array)
 
 
-def states_at(writer: Writer, group: Group, here: Here) -> list[Values]:
+def states_at(writer: BlockWriter, group: Group, here: Here) -> list[Values]:
     """The states of all partials of a group at a place."""
     entry = _read_at(writer, group, here)
     found = []
@@ -56,7 +56,7 @@ def states_at(writer: Writer, group: Group, here: Here) -> list[Values]:
     return found
 
 
-def _read_at(writer: Writer, group: Group, here: Here) -> Value:
+def _read_at(writer: BlockWriter, group: Group, here: Here) -> Value:
     if group.lag == 0:
         return writer.entry(here, group.pane, group.shift)
     panes = group.every // group.pane
@@ -70,7 +70,7 @@ def _read_at(writer: Writer, group: Group, here: Here) -> Value:
 # --- chains -------------------------------------------------------------------------------------------------
 
 
-def _ensure(writer: Writer, track: Track, length: int) -> None:
+def _ensure(writer: BlockWriter, track: Track, length: int) -> None:
     """Compute the states of a length into memory, unless they exist or are read from entries directly."""
     if (track, length) in writer.levels or (length == 1 and _is_plain(writer, track)):
         return
@@ -96,7 +96,7 @@ def _ensure(writer: Writer, track: Track, length: int) -> None:
         _release(writer, track, part)
 
 
-def _is_in_arrays(writer: Writer, track: Track, length: int) -> bool:
+def _is_in_arrays(writer: BlockWriter, track: Track, length: int) -> bool:
     """Whether states lie in arrays of the kernel, which may be read past their end, and not in samples."""
     if (track, length) in writer.levels:
         return True
@@ -105,7 +105,7 @@ def _is_in_arrays(writer: Writer, track: Track, length: int) -> bool:
     return made and stored is not None and length == 1 and _is_plain(writer, track)
 
 
-def _state(writer: Writer, track: Track, length: int, entry: Value) -> Values:
+def _state(writer: BlockWriter, track: Track, length: int, entry: Value) -> Values:
     """Read or merge the state of a length of entries."""
     algebra = writer.plan.algebras[track]
     arrays = writer.levels.get((track, length))
@@ -118,12 +118,12 @@ def _state(writer: Writer, track: Track, length: int, entry: Value) -> Values:
     return algebra.merged(writer.k, states)
 
 
-def _arrays(writer: Writer, track: Track, length: int) -> list[Array]:
+def _arrays(writer: BlockWriter, track: Track, length: int) -> list[Array]:
     need = writer.plan.level_needs[track, length]
     return [writer.array(track.pane, need, word) for word in writer.plan.algebras[track].words]
 
 
-def _keep(writer: Writer, track: Track, arrays: list[Array], entry: Value, state: Values) -> None:
+def _keep(writer: BlockWriter, track: Track, arrays: list[Array], entry: Value, state: Values) -> None:
     for array, word in zip(arrays, writer.plan.algebras[track].stored(state), strict=True):
         writer.k.store(array.buffer, array.place(entry), word)
 
@@ -131,14 +131,14 @@ def _keep(writer: Writer, track: Track, arrays: list[Array], entry: Value, state
 # --- entries ------------------------------------------------------------------------------------------------
 
 
-def _is_plain(writer: Writer, track: Track) -> bool:
+def _is_plain(writer: BlockWriter, track: Track) -> bool:
     """Whether an entry's state is cheap enough to be recomputed at every read."""
     algebra = writer.plan.algebras[track]
     whole = track.pane == writer.plan.step(track.source)
     return whole and algebra.known and all(isinstance(arg, ex.Column) for arg in track.partial.args)
 
 
-def _entry_state(writer: Writer, track: Track, entry: Value) -> Values:
+def _entry_state(writer: BlockWriter, track: Track, entry: Value) -> Values:
     k, monoid = writer.k, writer.plan.algebras[track].monoid
     values, active = contribution(writer, track)(entry)
     if monoid.name == "plain_float_sum" and active is None:
@@ -148,7 +148,7 @@ def _entry_state(writer: Writer, track: Track, entry: Value) -> Values:
     return state if active is None else chosen(k.var("active", active), state, identity)
 
 
-def contribution(writer: Writer, track: Track) -> Callable[[Value], tuple[Values, Value | None]]:
+def contribution(writer: BlockWriter, track: Track) -> Callable[[Value], tuple[Values, Value | None]]:
     """The values that a sample adds to a state, and the condition under which it does."""
     schema = writer.plan.schemas[track.source]
 
@@ -165,7 +165,7 @@ def contribution(writer: Writer, track: Track) -> Callable[[Value], tuple[Values
     return at
 
 
-def _panes(writer: Writer, track: Track) -> None:
+def _panes(writer: BlockWriter, track: Track) -> None:
     """Reduce the entries of each pane."""
     k, own = writer.k, writer.plan.step(track.source)
     entries_per_pane = track.pane // own
@@ -181,7 +181,7 @@ def _panes(writer: Writer, track: Track) -> None:
     writer.levels[track, 1] = arrays
 
 
-def _guard(writer: Writer, track: Track, samples: int) -> None:
+def _guard(writer: BlockWriter, track: Track, samples: int) -> None:
     """Check the magnitude of 64-bit sums; where they might overflow, request a run with 128 bits."""
     k, plan = writer.k, writer.plan
     need, own = plan.needs[track.source], plan.step(track.source)

@@ -23,7 +23,7 @@ from penstock.loop.build import KernelBuilder
 from penstock.loop.machine import machine_type
 from penstock.loop.nodes import BOOL, I64, U8, Buffer, Value, Var, as_value, const, maximum, minimum
 from penstock.operators.signals.positional.kernels.memory import Array, Pool
-from penstock.operators.signals.positional.kernels.plan import Need, Plan, either
+from penstock.operators.signals.positional.kernels.plan import Need, PositionalPlan, either
 from penstock.operators.signals.positional.kernels.reductions import Track
 
 FAILED = 1  # return value where a value overflowed its type; NEED_WIDE where a sum might have
@@ -54,7 +54,7 @@ class Stored:
 
 
 @dataclass
-class Input:
+class InputParameters:
     """Parameters for the range of given samples of an input."""
 
     base: Var
@@ -63,10 +63,10 @@ class Input:
 
 
 @dataclass
-class Writer:
+class BlockWriter:
     """The state shared by all parts of a kernel while it is emitted."""
 
-    plan: Plan
+    plan: PositionalPlan
     inputs_schema: tuple[tuple[object, object], ...]
     k: KernelBuilder
 
@@ -93,10 +93,10 @@ class Writer:
         self.status = k.var("status", 0)
         self.errors = k.var("errors", False, BOOL)
 
-    def _input(self, place: str, schema: object, time: object) -> Input:
+    def _input(self, place: str, schema: object, time: object) -> InputParameters:
         base, total = self.k.scalar("base"), self.k.scalar("total")
         null = self.plan.nullable.get(place, frozenset())
-        return Input(base, total, Columns(self.k, schema, null, frozenset(), time, base))  # type: ignore[arg-type]
+        return InputParameters(base, total, Columns(self.k, schema, null, frozenset(), time, base))  # type: ignore[arg-type]
 
     @property
     def bindings(self) -> tuple[tuple[Binding, ...], ...]:
@@ -261,7 +261,7 @@ class Writer:
                     self.pool.give_back(array)
 
 
-def either_status(writer: Writer) -> Value:
+def either_status(writer: BlockWriter) -> Value:
     """The return value of the kernel."""
     k = writer.k
     with k.if_(writer.errors):
@@ -283,4 +283,4 @@ def at_least(value: Value, least: int) -> Value:
     return maximum(value, as_value(least, I64))
 
 
-__all__ = ["FAILED", "NEED_WIDE", "Buffer", "Here", "Resample", "Stored", "Writer", "at_least"]
+__all__ = ["FAILED", "NEED_WIDE", "BlockWriter", "Buffer", "Here", "Resample", "Stored", "at_least"]
