@@ -118,3 +118,22 @@ def live(
             rows, queries, variants, buffers, threads, repeat, latency, baseline, peers, quick, json, plot
         )
     )
+
+
+@app.command()
+def turns(
+    baseline: Annotated[
+        str, typer.Option(metavar="WHEEL_OR_REV", help="The build to compare this one with, in turns.")
+    ],
+    questions: Annotated[str, typer.Option(help="Questions, e.g. ysb,session; all if empty.")] = "",
+    rows: Annotated[int, typer.Option(min=1_000, help="Rows in memory.")] = 20_000_000,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of both builds.")] = 1,
+    rounds: Annotated[int, typer.Option(min=1, help="New processes of each build for each question.")] = 10,
+    laps: Annotated[int, typer.Option(min=1, help="Laps in each process; the best counts.")] = 5,
+) -> None:
+    """Two builds of Penstock in turns: processor time of whole processes and of laps."""
+    from benchmarks.turns.questions import QUESTIONS  # noqa: PLC0415 - --help stays quick
+    from benchmarks.turns.suite import TurnsRequest, run_command  # noqa: PLC0415 - --help stays quick
+
+    chosen = tuple(questions.split(",")) if questions else tuple(QUESTIONS)
+    run_command(TurnsRequest(baseline, chosen, rows, threads, rounds, laps))
