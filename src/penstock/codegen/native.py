@@ -135,6 +135,9 @@ class NativeKernel:
         """Process morsels until none is left, the kernel stops, or `most` morsels are processed."""
         return self.code.through([frame], [shares], most)[0]
 
+    def prepare(self) -> None:
+        """Do nothing: the code has been compiled."""
+
     def together(self, frames: Sequence[ArgumentFrame], shares: Sequence[Morsels]) -> list[Progress] | None:
         """Process morsels with one thread per frame: thread i starts with the i-th list, then steals from others."""
         return self.code.through(frames, shares) if HAS_THREADS else None

@@ -142,6 +142,15 @@ class TieredKernel:
             self._settled = True
         self._start(self.optimise)
 
+    def prepare(self) -> None:
+        """Compile at the best level now, unless that is done or under way."""
+        self._code()
+        with self._lock:
+            if self._settled:
+                return
+            self._settled = True
+        self.optimise()
+
     def optimise(self) -> None:
         """Compile at the FULL level now, and use that code from the next call on."""
         self._settled = True

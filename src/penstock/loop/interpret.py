@@ -121,6 +121,9 @@ class Interpreted:
                 return Progress(rows, (upto, hi))
         return Progress(rows, None)
 
+    def prepare(self) -> None:
+        """Do nothing: there is no code to compile."""
+
     def together(self, several: object, shares: object) -> None:
         """Return None, so that the caller runs threads: interpreted kernels would contend for the GIL."""
 

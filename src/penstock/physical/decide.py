@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from penstock.algorithms.hash_table.keys import dense_allowed
 from penstock.physical.nodes import Choice, KeyTable, Node, PaneAggregate
+from penstock.physical.order_conjuncts import ConjunctCost, order_conjuncts, show_order
 from penstock.physical.profile import Profile
 from penstock.physical.specialise import PaneProfile, specialise
 from penstock.runtime.adapt.machine import Machine
@@ -29,7 +30,7 @@ class StateProfile:
 
     `rows` were folded of late: they bound the size of a dense table. `keys` are held; `ranges` are their smallest and
     largest words, with those of the sample, None if no dense table is possible. `narrow`: all sums fit 62 bits.
-    `null_free`: nullable columns that have held no null lately, nor in any state.
+    `null_free`: nullable columns that have held no null lately, nor in any state. `conjuncts`: what they cost.
     """
 
     rows: int
@@ -37,6 +38,7 @@ class StateProfile:
     ranges: tuple[tuple[int, int], ...] | None = None
     narrow: bool = False
     null_free: frozenset[str] = frozenset()
+    conjuncts: tuple[ConjunctCost, ...] = ()
 
 
 def decide(profile: Profile, state: StateProfile, machine: Machine, node: Node) -> Node:
@@ -45,12 +47,14 @@ def decide(profile: Profile, state: StateProfile, machine: Machine, node: Node) 
     table, reason = _key_table(profile, state, node.op.key_table)
     wide = node.op.wide and not state.narrow
     nullable = node.op.nullable - state.null_free
-    found = specialise(node, PaneProfile(table, nullable, wide), Choice("key table", table, reason))
+    order = order_conjuncts(profile, state.conjuncts, node.op.order)
+    seen = PaneProfile(table, nullable, wide, order, node.op.sharing)
+    found = specialise(node, seen, Choice("key table", table, reason))
     return node if found.op == node.op else found
 
 
 def _key_table(profile: Profile, state: StateProfile, now: KeyTable) -> tuple[KeyTable, str]:
-    if now != "hash" or state.ranges is None or not profile.rows:
+    if now not in ("hash", "sparse") or state.ranges is None or not profile.rows:
         return now, "as before"
     columns = math.prod(high - low + 2 for low, high in state.ranges)
     if dense_allowed(columns, state.rows) and columns <= EMPTIEST_CHOSEN * max(state.keys, 1):
@@ -85,6 +89,7 @@ def _flags(op: PaneAggregate) -> str:
 
 # The choices that a run may change: how the plan shows each, and the usual reason to change it.
 CHOICES: dict[str, tuple[Callable[[PaneAggregate], str], str]] = {
+    "filter order": (lambda op: show_order(op.order), "the cheapest for the rows that pass each conjunct"),
     "null flags": (_flags, "no null came of late, and no state holds one"),
     "sums": (lambda op: "128 bits" if op.wide else "64 bits", "all sums fit 62 bits"),
     "key table": (lambda op: op.key_table, "what was seen of the keys"),

@@ -49,6 +49,10 @@ from penstock.types.windows import LookBack as Span
 
 Mode = Literal["bounded", "unbounded"]
 KeyTable = Literal["none", "dense", "hash", "sparse"]
+Sharing = Literal["private", "partitioned", "shared"]
+FilterOrder = tuple[
+    tuple[int, ...], ...
+]  # groups of conjuncts, by number: the first for every row, others on survivors
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +146,14 @@ class Rows:
 class PaneAggregate:
     """`merging` names how panes become windows where an aggregate permits it. `strict`: rows behind the watermark are late.
 
-    A variant assumes nulls in the columns `nullable` only, and sums that fit 64 bits unless `wide`.
+    A variant assumes nulls in the columns `nullable` only, and sums that fit 64 bits unless `wide`. It computes the
+    conjuncts of `where` in the groups of `order`; None: all for every row.
     """
 
     window: Window
     keys: tuple[Field, ...]
     key_table: KeyTable
-    sharing: Literal["private"]
+    sharing: Sharing
     merging: str
     reductions: tuple[Reduction, ...]
     where: Expr | None
@@ -157,6 +162,7 @@ class PaneAggregate:
     strict: bool = False
     nullable: frozenset[str] = frozenset()
     wide: bool = False
+    order: FilterOrder | None = None
 
 
 # What an operator keeps between pushes of open windows, or of the rows that later look-backs hold.

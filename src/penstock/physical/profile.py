@@ -12,6 +12,7 @@ HITTER = 1 / 16  # share of the rows from which on a key is a heavy hitter
 SAMPLE_WORDS = 3
 KEY_WORDS = 2  # the smallest and the largest word of a key
 CONJUNCT_WORDS = 2
+MASKED = 6  # conjuncts of which every combination is counted
 BUCKET_WORDS = 3  # rows of a key range; the candidate for their majority, and its votes
 _LOW, _HIGH = (1 << 63) - 1, -(1 << 63)
 
@@ -28,13 +29,15 @@ class Passed:
 class Profile:
     """A sample of `rows` rows.
 
-    `conjuncts` are in the order of the filter. `keys` are the smallest and the largest word of each key among the rows
+    `conjuncts` are in the order of the filter. `masks` counts rows by the set of the first conjuncts that they pass, bit i
+    for conjunct i. `keys` are the smallest and the largest word of each key among the rows
     that pass. `histogram` counts the first key's words in 256 ranges of equal width; `hitters` are words that make up
     more than 1/16 of the rows each, with their share. `nulls` counts those of each column that holds some.
     """
 
     rows: int
     conjuncts: tuple[Passed, ...] = ()
+    masks: tuple[int, ...] = ()
     keys: tuple[tuple[int, int], ...] = ()
     histogram: tuple[int, ...] = ()
     hitters: tuple[tuple[int, float], ...] = ()
@@ -51,7 +54,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class ProfileLayout:
-    """The words in which an instrumented kernel counts: those of the sample, conjuncts, keys, buckets and registers."""
+    """The words in which an instrumented kernel counts: of the sample, conjuncts, their sets, keys, buckets and registers."""
 
     conjuncts: int
     keys: int
@@ -64,9 +67,19 @@ class ProfileLayout:
         """The place of a conjunct's counts."""
         return SAMPLE_WORDS + CONJUNCT_WORDS * number
 
+    @property
+    def masked(self) -> int:
+        """The number of conjuncts whose combinations are counted."""
+        return min(self.conjuncts, MASKED)
+
+    @property
+    def masks(self) -> int:
+        """The place of the counts of sets of conjuncts."""
+        return self.conjunct(self.conjuncts)
+
     def key(self, number: int) -> int:
         """The place of a key's smallest and largest word."""
-        return self.conjunct(self.conjuncts) + KEY_WORDS * number
+        return self.masks + (1 << self.masked) + KEY_WORDS * number
 
     @property
     def buckets(self) -> int:
@@ -93,6 +106,7 @@ class ProfileLayout:
         return Profile(
             rows,
             tuple(Passed(alone, after) for alone, after in passed),
+            tuple(words[self.masks : self.key(0)]),
             tuple((low, high) for low, high in keys if low <= high),
             tuple(buckets[::BUCKET_WORDS]),
             _hitters(buckets),

@@ -11,24 +11,44 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from penstock.physical.nodes import Choice, KeyTable, Node, PaneAggregate
+from penstock.physical.nodes import Choice, FilterOrder, KeyTable, Node, PaneAggregate, Sharing
+from penstock.physical.order_conjuncts import show_order
 
 
 @dataclass(frozen=True, slots=True)
 class PaneProfile:
-    """What the rows of a pane aggregate have shown: where their keys fit, the columns with nulls, sums beyond 64 bits."""
+    """What the rows of a pane aggregate have shown.
+
+    Where their keys fit, the columns with nulls, sums beyond 64 bits; the order of the filter, and how workers share the
+    key table.
+    """
 
     key_table: KeyTable
     nullable: frozenset[str]
     wide: bool
+    order: FilterOrder | None = None
+    sharing: Sharing = "private"
+
+
+def profile_of(op: PaneAggregate) -> PaneProfile:
+    """What a variant assumes of its rows: the inverse of `specialise`."""
+    return PaneProfile(op.key_table, op.nullable, op.wide, op.order, op.sharing)
 
 
 def specialise(node: Node, profile: PaneProfile, *reasons: Choice) -> Node:
     """Return the variant of a node that holds for these rows; `reasons` replace the usual ones."""
     assert isinstance(node.op, PaneAggregate)
-    op = replace(node.op, key_table=profile.key_table, nullable=profile.nullable, wide=profile.wide)
+    op = replace(
+        node.op,
+        key_table=profile.key_table,
+        nullable=profile.nullable,
+        wide=profile.wide,
+        order=profile.order,
+        sharing=profile.sharing,
+    )
     found = {choice.what: choice for choice in (*_choices(profile), *reasons)}
-    return replace(node, op=op, choices=tuple(found.get(choice.what, choice) for choice in node.choices))
+    kept = [found.pop(choice.what, choice) for choice in node.choices]
+    return replace(node, op=op, choices=(*kept, *found.values()))
 
 
 _TABLES: dict[KeyTable, str] = {
@@ -39,8 +59,23 @@ _TABLES: dict[KeyTable, str] = {
 }
 
 
+_SHARING: dict[Sharing, str] = {
+    "private": "each worker fills a table of its own, which are merged",
+    "partitioned": "each worker owns a range of the keys of one table, and reads the rows of its own keys",
+    "shared": "all workers update one table by atomic operations",
+}
+
+
 def _choices(profile: PaneProfile) -> Iterator[Choice]:
     yield Choice("key table", profile.key_table, _TABLES[profile.key_table])
     sums = "128-bit sums" if profile.wide else "64-bit sums"
     flags = f"null flags for {', '.join(sorted(profile.nullable))}" if profile.nullable else "no null flags"
+    if profile.order is not None:
+        yield Choice(
+            "filter order",
+            show_order(profile.order),
+            "the cheapest order for the rows that pass each conjunct",
+        )
+    if profile.sharing != "private":
+        yield Choice("sharing", profile.sharing, _SHARING[profile.sharing])
     yield Choice("state layout", f"{sums}, {flags}", "the narrowest states that hold the rows seen")

@@ -46,6 +46,9 @@ class KernelCall(Protocol):
     def run(self, start: int, /) -> int:
         """Call the kernel with the words at an address."""
 
+    def prepare(self) -> None:
+        """Compile at the best level now, so that the first call does not wait."""
+
     def over(self, frame: Any, shares: Morsels, /) -> Progress:
         """Call the kernel for each morsel, from `lo` up to `hi`, until none is left or it stops; it may return earlier."""
 

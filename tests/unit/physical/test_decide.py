@@ -32,7 +32,8 @@ CASES = {
     "a range that is mostly empty": (variant(), replace(TOGETHER, ranges=((0, 60_000),)), {}),
     "keys that are computed": (variant(), replace(TOGETHER, ranges=None), {}),
     "dense already": (variant(key_table="dense"), TOGETHER, {}),
-    "pairs stay pairs": (variant(key_table="sparse"), TOGETHER, {}),
+    "pairs that fill a grid": (variant(key_table="sparse"), TOGETHER, {"key table": ("sparse", "dense")}),
+    "pairs that fill none": (variant(key_table="sparse"), replace(TOGETHER, keys=3), {}),
     "narrow again": (
         variant(wide=True),
         replace(TOGETHER, ranges=None, narrow=True),

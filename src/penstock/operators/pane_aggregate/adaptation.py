@@ -23,15 +23,16 @@ from penstock.operators.pane_aggregate.migrate import (
     key_bounds,
     sums_are_narrow,
     to_dense,
+    to_hash,
 )
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.table import PaneTable
 from penstock.operators.pane_aggregate.tasks import Task
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.physical.decide import Difference, StateProfile, decide, differences
-from penstock.physical.nodes import Node
+from penstock.physical.nodes import Node, PaneAggregate
 from penstock.physical.profile import Profile
-from penstock.physical.specialise import specialise
+from penstock.physical.specialise import profile_of, specialise
 from penstock.runtime.adapt.controller import Controller
 from penstock.runtime.adapt.machine import this_machine
 from penstock.runtime.kernels import BoundKernel
@@ -66,7 +67,7 @@ class PaneAdaptation:
         return (
             self.program.node
             if table is None
-            else specialise(self.program.node, variant_of(worker.nullable, table))
+            else specialise(self.program.node, variant_of(worker.nullable, table, worker.order))
         )
 
     def adapt(self, workers: Sequence[Worker], timed_batch: TimedBatch) -> TimedBatch:
@@ -125,18 +126,28 @@ class PaneAdaptation:
 
     # -- decision ------------------------------------------------------------------------------------
 
-    def _decide(self, workers: Sequence[Worker], profile: Profile) -> bool:
-        """Decide, and apply the choices that may change now; return whether one has."""
+    def _decide(self, workers: Sequence[Worker], profile: Profile) -> bool | None:
+        """Decide, and apply the choices that may change now; return whether one has.
+
+        None: their kernel is being compiled in the background, while the old one runs.
+        """
         now, state = self.node_of(workers[0]), self._state(workers, profile)
         chosen = cast(Node, (self.controller.policy.decide or decide)(profile, state, self.machine, now))
-        done = [
-            found
-            for found in differences(now, chosen)
-            if self._may(found) and self._apply(workers, found, state)
-        ]
+        wanted = [found for found in differences(now, chosen) if self._may(found)]
+        if wanted and not self._compiled(chosen):
+            return None
+        done = [found for found in wanted if self._apply(workers, found, state, chosen)]
         for what, before, after, why in done:
             self.controller.change(what, before, after, why)
         return bool(done)
+
+    def _compiled(self, chosen: Node) -> bool:
+        """Whether the fold of a variant is compiled in full; the first call starts that."""
+        assert isinstance(chosen.op, PaneAggregate)
+        variants, seen = self.program.variants, profile_of(chosen.op)
+        return variants.ready(
+            ("fold", seen), variants.get(seen).fold.call.prepare, self.controller.policy.start
+        )
 
     def _may(self, found: Difference) -> bool:
         return found.what not in self.pinned and self.controller.may(found.what)
@@ -154,6 +165,7 @@ class PaneAdaptation:
             ranges,
             narrow and all(map(sums_are_narrow, tables)),
             self._null_free(workers[0].nullable, tables),
+            self.program.conjunct_costs,
         )
 
     def _null_free(self, nullable: frozenset[str], tables: Sequence[PaneTable]) -> frozenset[str]:
@@ -167,17 +179,26 @@ class PaneAdaptation:
                 return frozenset()
         return quiet
 
-    def _apply(self, workers: Sequence[Worker], found: Difference, state: StateProfile) -> bool:
+    def _apply(self, workers: Sequence[Worker], found: Difference, state: StateProfile, chosen: Node) -> bool:
+        assert isinstance(chosen.op, PaneAggregate)
         for worker in workers:
             worker.sliding = None
         match found.what:
             case "key table" if found.after == "dense" and state.ranges is not None:
                 return self._use_dense(workers, state.ranges)
+            case "key table" if found.after == "hash":
+                return self._use_hash(workers)
+            case "sums" if chosen.op.wide:
+                return self._use_wide(workers)
             case "sums":
                 return self._use_narrow(workers)
+            case "filter order":
+                for worker in workers:
+                    worker.order = chosen.op.order
+                return True
             case "null flags":
                 for worker in workers:
-                    worker.assume_nulls(worker.nullable - state.null_free)
+                    worker.assume_nulls(chosen.op.nullable)
                 return True
         return False
 
@@ -188,6 +209,21 @@ class PaneAdaptation:
                 worker.likely_keys = DenseKeys.of_sample(*zip(*ranges, strict=True))
             elif worker.table.keys.kind == "hash":
                 to_dense(worker.table, ranges)
+            elif worker.table.sparse:
+                worker.exchange_keys(DenseKeys.of_sample(*zip(*ranges, strict=True)))
+        return True
+
+    def _use_hash(self, workers: Sequence[Worker]) -> bool:
+        for worker in workers:
+            worker.likely_keys = None
+            if worker.table is not None and worker.table.keys.kind == "dense":
+                to_hash(worker.table, worker.new_hash_keys())
+        return True
+
+    def _use_wide(self, workers: Sequence[Worker]) -> bool:
+        for worker in workers:
+            if worker.table is not None and not worker.table.wide:
+                worker.table.widen()
         return True
 
     def _use_narrow(self, workers: Sequence[Worker]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from penstock.loop.abi import positions_table
-from penstock.operators.pane_aggregate.merge_tables import kernels_for
 from penstock.operators.pane_aggregate.table import PaneTable
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.runtime.column_addresses import ColumnAddresses, ColumnLayout
@@ -16,11 +15,22 @@ class BoundFold:
     them is to know whether it still fits: nothing has to tell it.
     """
 
-    __slots__ = ("_bound", "_call", "_columns", "_first_row", "_frame", "_hi", "_layout", "_nullable")
+    __slots__ = (
+        "_bound",
+        "_call",
+        "_columns",
+        "_first_row",
+        "_frame",
+        "_hi",
+        "_layout",
+        "_nullable",
+        "_order",
+    )
 
     def __init__(self, worker: Worker, table: PaneTable, layout: ColumnLayout) -> None:
-        kernel = kernels_for(worker.program, worker.nullable, table).fold
-        self._call, self._layout, self._nullable = kernel.call, layout, worker.nullable
+        kernel = worker.fold_kernel(table)
+        self._call, self._layout = kernel.call, layout
+        self._nullable, self._order = worker.nullable, worker.order
         self._bound = _bound_to(table)
         names = tuple(binding.column for binding in kernel.bindings)
         plain = all(binding.role == "values" for binding in kernel.bindings)
@@ -49,6 +59,7 @@ class BoundFold:
             and head is table.head
             and layout is self._layout
             and self._nullable is worker.nullable
+            and self._order is worker.order
         )
 
     def fold(self, columns: ColumnAddresses, rows: int, first_row: int) -> int:

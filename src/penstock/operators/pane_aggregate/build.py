@@ -53,7 +53,7 @@ def window_of(op: ph.PaneAggregate, given: ph.Node) -> WindowInputs:
 def start_kernels(op: ph.PaneAggregate, given: ph.Node) -> list[Kernel]:
     """Return the kernels a run starts with, before data has changed any assumption."""
     window = window_of(op, given)
-    fold = window.fold(op.key_table, frozenset(), wide=False)
+    fold = window.fold(op)
     return [fold.kernel, window.emit(frozenset(), False, op.merging, op.key_table).kernel]
 
 
@@ -63,6 +63,7 @@ class CompiledWindow:
     def __init__(self, node: ph.Node, window: WindowInputs, kernel_factory: KernelFactory) -> None:
         self._window, self._kernel_factory = window, kernel_factory
         self.node, self.profile_layout = node, window.profile_layout
+        self.conjunct_costs = window.conjunct_costs
         self.time = window.time
         self.grid = Grid(*window.grid)
         self.carried = window.carried
@@ -148,13 +149,12 @@ class CompiledVariant:
     @cached_property
     def fold(self) -> RowsCall:
         op = self._op
-        return self._rows_call("fold", self._window.fold(op.key_table, op.nullable, op.wide))
+        return self._rows_call("fold", self._window.fold(op))
 
     @cached_property
     def instrumented_fold(self) -> RowsCall:
         op = self._op
-        kernel = self._window.fold(op.key_table, op.nullable, op.wide, instrumented=True)
-        return self._rows_call("instrumented fold", kernel)
+        return self._rows_call("instrumented fold", self._window.fold(op, instrumented=True))
 
     @cached_property
     def merge_fragments_into(self) -> RowsCall:

@@ -25,12 +25,28 @@ def used_columns(table: PaneTable) -> np.ndarray:
 
 def key_bounds(table: PaneTable) -> tuple[int, Bounds] | None:
     """The number of keys that panes hold, and their smallest and largest words; None if there are none."""
-    used = used_columns(table) if table.slots and not table.sparse else ()
+    if table.sparse:
+        return _pair_bounds(table)
+    used = used_columns(table) if table.slots else ()
     if not len(used):
         return None
     words, nulls = table.keys.words_of(np.asarray(used))
+    return len(used), _bounds(words, nulls)
+
+
+def _pair_bounds(table: PaneTable) -> tuple[int, Bounds] | None:
+    """The same for (pane, key) pairs: the number of keys in a pane, on average."""
+    pairs = table.keys_held
+    if not pairs:
+        return None
+    (panes, *words), nulls = table.keys.words_of(np.arange(pairs))
+    return max(pairs // len(np.unique(panes)), 1), _bounds(words, nulls >> 1)
+
+
+def _bounds(words: Sequence[np.ndarray], nulls: np.ndarray) -> Bounds:
+    """The smallest and largest word of each key component that is not null."""
     there = [word[(nulls >> place) & 1 == 0] for place, word in enumerate(words)]
-    return len(used), [(int(word.min()), int(word.max())) if len(word) else (0, 0) for word in there]
+    return [(int(word.min()), int(word.max())) if len(word) else (0, 0) for word in there]
 
 
 def covering(bounds: Iterable[Bounds]) -> Bounds:
@@ -38,11 +54,16 @@ def covering(bounds: Iterable[Bounds]) -> Bounds:
     return [(min(low for low, _ in key), max(high for _, high in key)) for key in zip(*bounds, strict=True)]
 
 
+def columns_hashed(used: int, keys: HashKeys) -> int:
+    """The columns that an empty hash table gets for so many keys."""
+    return max(keys.capacity, 1 << (2 * used).bit_length())
+
+
 def to_hash(table: PaneTable, keys: HashKeys) -> None:
     """Replace a dense key table by an empty hash table, filled with the keys in use."""
     used = used_columns(table)
     words, nulls = table.keys.words_of(used)
-    keys.reserve(max(keys.capacity, 1 << (2 * len(used)).bit_length()))
+    keys.reserve(columns_hashed(len(used), keys))
     for own, word in zip(keys.words, words, strict=True):
         own[: len(used)] = word
     keys.nulls[: len(used)] = nulls

@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.algorithms.window_grid import Grid
 from penstock.loop.nodes import Type
 from penstock.physical.nodes import Node
+from penstock.physical.order_conjuncts import ConjunctCost
 from penstock.physical.profile import ProfileLayout
 from penstock.physical.specialise import PaneProfile
 from penstock.runtime.kernels import Call, OutputCall, ResultColumn, RowsCall, TextKernels
@@ -86,6 +87,7 @@ class WindowProgram(Protocol):
     result: tuple[ResultColumn, ...]
     node: Node  # the generic one
     profile_layout: ProfileLayout
+    conjunct_costs: tuple[ConjunctCost, ...]
     variants: Variants[PaneProfile, PaneKernels]
 
     def prepare(self, batch: pa.RecordBatch, first_row: int, /) -> pa.RecordBatch:

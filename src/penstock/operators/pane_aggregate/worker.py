@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from penstock.algorithms.batch_arguments import BatchArguments
-from penstock.algorithms.hash_table.indexer import numbers_of
 from penstock.algorithms.hash_table.interner import MOST_TEXT, Interner, text_bytes
 from penstock.algorithms.hash_table.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
 from penstock.loop.abi import (
@@ -21,20 +20,20 @@ from penstock.loop.abi import (
     STATUS,
     WORDS,
     Binding,
-    numbered,
     positions_table,
 )
 from penstock.loop.morsels import Morsels, Progress
-from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, translate, widened
+from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, translate
 from penstock.operators.pane_aggregate.key_ranges import COMPACT, SAMPLE, denser, key_ranges
-from penstock.operators.pane_aggregate.merge_tables import kernels_for, merge_pane
-from penstock.operators.pane_aggregate.migrate import to_hash, used_columns
+from penstock.operators.pane_aggregate.merge_tables import add_fragments, merge_pane, variant_of
+from penstock.operators.pane_aggregate.migrate import columns_hashed, to_hash, used_columns
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.sliding_cursor import SlidingCursor
 from penstock.operators.pane_aggregate.table import PaneTable, panes_ahead
 from penstock.operators.pane_aggregate.tasks import Task
+from penstock.physical.nodes import FilterOrder
 from penstock.runtime.adapt.controller import Report
-from penstock.runtime.kernels import BoundKernel
+from penstock.runtime.kernels import BoundKernel, RowsCall
 from penstock.runtime.stage import KernelOverflowError
 
 _POSITIONS = positions_table()
@@ -55,6 +54,7 @@ class Worker:
         self.give_way = give_way
         self.nullable = nullable
         self.adaptive = adaptive
+        self.order: FilterOrder | None = None  # of the filter's conjuncts
         self.rows = 0
         self.expected = 0  # rows of the current push, over all workers
         self.expected_panes = 2
@@ -96,9 +96,13 @@ class Worker:
         """The kernel of the current variant, bound to the rows and to the current table."""
         if self.table is None:
             self.table = self._begin(arguments)
-        kernel = kernels_for(self.program, self.nullable, self.table).fold
+        kernel = self.fold_kernel(self.table)
         rows = {**arguments.fill(kernel.bindings), "first_row": task.timed_batch.first_row}
         return BoundKernel.of(kernel.call, {**rows, **self.table.arguments(), "positions": _POSITIONS})
+
+    def fold_kernel(self, table: PaneTable) -> RowsCall:
+        """The fold kernel of the current variant."""
+        return self.program.variants.get(variant_of(self.nullable, table, self.order)).fold
 
     def _make_room(self, arguments: BatchArguments) -> None:
         table = self.table
@@ -130,7 +134,7 @@ class Worker:
 
     # -- keys ----------------------------------------------------------------------------------------
 
-    def _hashes_nulls(self) -> bool:
+    def hashes_nulls(self) -> bool:
         return self.program.key_may_be_null(self.nullable)
 
     def new_hash_keys(self) -> HashKeys:
@@ -167,14 +171,20 @@ class Worker:
         larger = table.keys.covering(lows, highs)
         if larger == table.keys:
             return
-        if table.wasteful(table.slots, larger.columns):
-            self.use_sparse()
-            return
-        if not dense_allowed(larger.columns, max(self.expected, self.rows)):
-            self.use_hash()
+        allowed = dense_allowed(larger.columns, max(self.expected, self.rows))
+        if not allowed or table.wasteful(table.slots, larger.columns):
+            self._leave_dense(table)
             return
         smaller = table.keys
         table.change_keys(larger, lambda before, after: smaller.move(before, after, larger))
+
+    def _leave_dense(self, table: PaneTable) -> None:
+        """Switch to a hash table, or to pairs where a grid with the columns of a hash table would be mostly empty."""
+        columns = columns_hashed(len(used_columns(table)), self.new_hash_keys())
+        if table.wasteful(table.slots, columns):
+            self.use_sparse()
+        else:
+            self.use_hash()
 
     def use_hash(self) -> None:
         """Replace a dense key table by a hash table of the keys in use."""
@@ -187,8 +197,13 @@ class Worker:
         """Replace the grid of panes and keys by a hash table of the (pane, key) pairs that occur."""
         assert self.table is not None
         self.give_way("key table", self.table.keys.kind, "sparse", "few keys occur in a pane")
+        self.exchange_keys(self.new_pairs())
+
+    def exchange_keys(self, keys: Keys) -> None:
+        """Rebuild the table with another key table, through its canonical form; rows not yet counted stay so."""
+        assert self.table is not None
         fragments, head = self.table.fragments(), self.table.head
-        self.hold(fragments, self.new_pairs())
+        self.hold(fragments, keys)
         self.table.head[[ACCEPTED, FILTERED, ERRORS]] = head[[ACCEPTED, FILTERED, ERRORS]]
 
     def new_pairs(self) -> HashKeys:
@@ -196,7 +211,7 @@ class Worker:
         return self._new_keys(len(self.program.keys) + 1, sparse=True)
 
     def _new_keys(self, width: int, sparse: bool = False) -> HashKeys:
-        head, nullable = np.zeros(WORDS, np.int64), self._hashes_nulls()
+        head, nullable = np.zeros(WORDS, np.int64), self.hashes_nulls()
         return HashKeys(width, head, nullable, sparse=sparse, rows=self.expected)
 
     # -- merging -------------------------------------------------------------------------------------
@@ -307,51 +322,7 @@ class Worker:
     def add_fragments(self, fragments: Fragments) -> None:
         """Merge fragments whose words use this worker's codes into the table."""
         self.sliding = None
-        table, columns = self._table_for(fragments)
-        if fragments.wide and not table.wide:
-            table.widen()
-        panes = np.zeros(len(fragments), np.int64) if table.sparse else fragments.panes
-        done = 0
-        while done < len(fragments):
-            given = widened(fragments) if table.wide else fragments
-            kernel = kernels_for(self.program, self.nullable, table).merge_fragments_into
-            inputs = {numbered("in_state", place): state for place, state in enumerate(given.states)}
-            limits = {"lo": done, "hi": len(given), "in_panes": panes, "in_keys": columns}
-            done = kernel.call({**table.arguments(), **inputs, **self.arenas(kernel.bindings), **limits})
-            if table.head[STATUS] == NEED_SLOTS:
-                table.grow_slots()
-            elif table.head[STATUS] == NEED_WIDE:
-                table.widen()
-
-    def _table_for(self, fragments: Fragments) -> tuple[PaneTable, np.ndarray]:
-        """The table with room for fragments, and its column of each fragment's key; new keys are added."""
-        assert self.table is not None
-        panes = self.table.slots + pane_count(fragments.panes)
-        if self.table.wasteful(panes, self.table.keys.columns, len(fragments)):
-            self.use_sparse()
-        if isinstance(keys := self.table.keys, DenseKeys):
-            self.cover(*fragments.key_ranges(keys.bases))
-        table, words, nulls = self.table, fragments.words, fragments.nulls
-        if table.sparse:
-            return table, self._index(table, [fragments.panes, *words], nulls << 1)
-        match table.keys:
-            case NoKeys():
-                return table, np.zeros(len(fragments), np.int64)
-            case DenseKeys() as keys:
-                return table, keys.columns_of(words, nulls)
-        return table, self._index(table, words, nulls)
-
-    def _index(self, table: PaneTable, words: Sequence[np.ndarray], nulls: np.ndarray) -> np.ndarray:
-        """Number keys in a hash table; new keys are added."""
-        assert isinstance(table.keys, HashKeys)
-        if not table.keys.nullable:
-            table.keys.nullable = True
-            table.keys.rehash()  # the index kernel always hashes nulls
-        columns = numbers_of(words, nulls, table.keys, self.program.index(len(words)), table.grow_keys)
-        if not self._hashes_nulls():
-            table.keys.nullable = False
-            table.keys.rehash()
-        return columns
+        add_fragments(self, fragments)
 
     @property
     def slots(self) -> int:

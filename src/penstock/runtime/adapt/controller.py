@@ -92,8 +92,11 @@ class Controller:
                 note_gain(self.adaptations, self._changed_at, self.operator, gain)
             self._changed_at = None
 
-    def profiled(self, changed: bool) -> None:
-        """Schedule the next profile: soon after a change, ever later without one."""
+    def profiled(self, changed: bool | None) -> None:
+        """Schedule the next profile: soon after a change, ever later without one, at once if a kernel is compiled first."""
+        if changed is None:
+            self._next, self.due = self.rows + self.policy.task, False
+            return
         self._gap = 1 if changed else min(2 * self._gap, MOST_RARELY)
         self._next, self.due = self.rows + self._gap * self.policy.every * self.policy.task, False
 

@@ -11,6 +11,7 @@ import pytest
 import penstock as pk
 from penstock.operators.pane_aggregate.adaptation import PaneAdaptation
 from penstock.operators.pane_aggregate.stage import WindowStage
+from penstock.physical.nodes import FilterOrder
 from penstock.physical.profile import Profile
 from penstock.runtime.adapt.controller import Policy
 from penstock.runtime.session import Session
@@ -128,6 +129,59 @@ def test_without_adaptation_nothing_is_recorded() -> None:
     assert result == run(opened(QUERY), QUERY, apart_then_together())
 
 
+# --- the order of the filter ----------------------------------------------------------------------------
+
+CONDITIONS = (pk.col("f") < 5) & (pk.col("v") > 2) & (pk.col("k") != 7) & (pk.col("t") % 3 != 0)
+FILTERS = {
+    "keyed": STREAM.filter(CONDITIONS).window(1_000, by="k").agg(n=pk.count(), s=pk.sum("v"), m=pk.mean("v")),
+    "overlapping": STREAM.filter(CONDITIONS).window(1_000, every=400, by="k").agg(s=pk.sum("v")),
+    "without keys": STREAM.filter(CONDITIONS).window(1_000).agg(s=pk.sum("v"), k=pk.max("k")),
+}
+ORDERS: list[FilterOrder] = [((0, 1, 2, 3),), ((3,), (0,), (2,), (1,)), ((2, 1), (0, 3)), ((1,), (0, 2, 3))]
+
+
+@pytest.mark.parametrize("backend", ["native", "interpret"])
+@pytest.mark.parametrize("name", FILTERS)
+def test_any_order_of_conjuncts_keeps_the_same_rows(name: str, backend: str) -> None:
+    query, rng = FILTERS[name], np.random.default_rng(8)
+    batches = [batch(number, rng.integers(0, 20, ROWS)) for number in range(3)]
+    results = []
+    for order in (None, *ORDERS):
+        session = opened(query, backend, Policy())
+        stage_of(session).workers[0].order = order
+        results.append(answer(session, query, batches))
+        assert session.metrics.balanced
+    assert all(each == results[0] for each in results)
+    assert results[0][0].num_rows
+
+
+def answer(
+    session: Session, query: pk.Stream, batches: Sequence[pa.RecordBatch]
+) -> tuple[pa.Table, dict[str, int]]:
+    """The result, in an order of rows that does not depend on the kernel, and the counts."""
+    made = session.push("rows", *(each.select(list(query.compiled().columns["rows"])) for each in batches))
+    table = pa.Table.from_batches([*made, *session.finish()], session.schema)
+    order = [(name, "ascending") for name in table.column_names]
+    return table.sort_by(order), session.metrics.counts
+
+
+def test_the_order_follows_what_the_rows_pass() -> None:
+    query = STREAM.filter((pk.col("f") >= 5) & (pk.col("v") >= 5)).window(1_000, by="k").agg(n=pk.count())
+    full, empty = np.full(ROWS, 9), np.zeros(ROWS, np.int64)
+    keys = np.arange(ROWS) % 20
+
+    def rows(number: int) -> pa.RecordBatch:
+        f, v = (full, empty) if number < 8 else (empty, full)
+        return batch(number, keys, v).set_column(2, "f", pa.array(f))
+
+    batches = [rows(number) for number in range(16)]
+    session = opened(query)
+    result = run(session, query, batches)
+    orders = [(before, after) for what, before, after in changes(session) if what == "filter order"]
+    assert orders == [("all at once", "1, then 0"), ("1, then 0", "0, then 1")]
+    assert result == run(opened(query, policy=Policy()), query, batches)
+
+
 # --- the profile ----------------------------------------------------------------------------------------
 
 
@@ -156,6 +210,7 @@ def test_the_instrumented_kernel_counts_what_a_plain_count_finds(backend: str) -
     assert found.rows == 900
     assert sorted(each.alone for each in found.conjuncts) == sorted([first.sum(), second.sum()])
     assert found.conjuncts[1].after == len(kept)
+    assert sum(found.masks) == 900 and found.masks[3] == len(kept)
     assert found.conjuncts[0].after == found.conjuncts[0].alone
     assert found.keys == ((kept.min(), kept.max()),)
     assert sum(found.histogram) == len(kept)

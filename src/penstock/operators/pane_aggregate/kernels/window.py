@@ -13,6 +13,7 @@ from penstock.algorithms.expressions.nullability import may_be_null
 from penstock.algorithms.monoids import Monoid
 from penstock.algorithms.partials import Partial, collapsing, monoid_of, origin, partials_of
 from penstock.analysis.predicates import conjuncts
+from penstock.analysis.totality import is_total
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
@@ -24,6 +25,8 @@ from penstock.operators.pane_aggregate.kernels.fold import build_fold
 from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FoldSpec, PaneGrid
 from penstock.operators.pane_aggregate.kernels.merge_fragments import build_merge_fragments, build_merge_pane
 from penstock.physical.nodes import PaneAggregate, Reduction
+from penstock.physical.order_conjuncts import ConjunctCost
+from penstock.physical.predicate_costs import kernel_cost
 from penstock.physical.profile import ProfileLayout
 from penstock.types.time import Time
 from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow, TimeWindow
@@ -163,9 +166,9 @@ class WindowInputs:
         pairs = collapsing(self.partials(old), self.may_be_null(new))
         return [(starts[one], starts[other]) for one, other in pairs]
 
-    def fold(
-        self, key_table: str, nullable: frozenset[str], wide: bool, instrumented: bool = False
-    ) -> RowKernel:
+    def fold(self, op: PaneAggregate, instrumented: bool = False) -> RowKernel:
+        """Build the fold kernel of a variant."""
+        nullable = op.nullable
         return build_fold(
             FoldSpec(
                 self.schema,
@@ -174,10 +177,11 @@ class WindowInputs:
                 self.where,
                 tuple(key.expr for key in self.keys),
                 self.partials(nullable),
-                self.monoids(nullable, wide),
-                key_table,
+                self.monoids(nullable, op.wide),
+                op.key_table,
                 nullable,
                 self.interned,
+                op.order,
                 instrumented,
             )
         )
@@ -209,6 +213,14 @@ class WindowInputs:
     def profile_layout(self) -> ProfileLayout:
         """The words in which the instrumented fold counts."""
         return ProfileLayout(len(conjuncts(self.where)), len(self.keys))
+
+    @property
+    def conjunct_costs(self) -> tuple[ConjunctCost, ...]:
+        """What is known of the filter's conjuncts without rows."""
+        return tuple(
+            ConjunctCost(kernel_cost(part, self.schema), is_total(part, self.schema))
+            for part in conjuncts(self.where)
+        )
 
     @property
     def computed(self) -> tuple[ex.Field, ...]:

@@ -13,11 +13,13 @@ from penstock.algorithms.hash_table.group_kernels import DenseGroups, HashGroups
 from penstock.algorithms.monoids import Monoid, Values
 from penstock.algorithms.partials import Partial
 from penstock.algorithms.partials.contribution import Contribution, contribution
+from penstock.analysis.predicates import conjunction, conjuncts
 from penstock.expr import nodes as ex
 from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED, KEYS, NEED_KEYS, STATUS
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, I64, Buffer, Value
 from penstock.operators.pane_aggregate.kernels.pane_slots import PaneSlots
+from penstock.physical.nodes import FilterOrder
 from penstock.types.time import Time
 
 CHUNK = 8192
@@ -50,6 +52,9 @@ class FoldSpec:
     key_table: str  # "none" | "dense" | "hash" | "sparse"
     nullable: frozenset[str]
     interned: frozenset[str]
+    order: FilterOrder | None = (
+        None  # groups of conjuncts: the first for every row, others on the rows selected
+    )
     instrumented: bool = False  # count what rows show, for a profile
 
     @property
@@ -125,6 +130,13 @@ class FoldFrame:
         if self.spec.where is None:
             return None
         return is_true(self.lowering(row).lower(self.spec.where))
+
+    def passes_group(self, row: Value, group: tuple[int, ...]) -> Value:
+        """Whether a row passes the conjuncts of a group."""
+        parts = conjuncts(self.spec.where)
+        where = conjunction(parts[number] for number in group)
+        assert where is not None
+        return is_true(self.lowering(row).lower(where))
 
     def contributions(self, row: Value, active: Value | None = None) -> list[Contribution]:
         """The values that a row adds to each partial, and the condition under which it does (None: always)."""

@@ -79,12 +79,16 @@ class Instrument:
         """Count the rows that pass each conjunct, alone and after those before it."""
         k = self.frame.k
         passed = k.var("passed", True, BOOL)
+        mask = k.var("mask", 0)
         for number, conjunct in enumerate(conjuncts(self.frame.spec.where)):
             alone = k.var("alone", is_true(self._lowering(row).lower(conjunct)))
             k.set(passed, passed & alone)
             place = self.layout.conjunct(number)
             self._add(place, alone.to(I64))
             self._add(place + 1, passed.to(I64))
+            if number < self.layout.masked:
+                k.set(mask, mask | (alone.to(I64) << number))
+        self._add(k.var("set", mask + self.layout.masks), 1)
         return passed
 
     def _keys(self, row: Value) -> None:

@@ -51,13 +51,42 @@ def select_chunk(frame: FoldFrame, n: Var, watch: Watcher | None = None) -> Sele
     rows = k.local("chosen", I32, 2 * _HALF)
     positions = k.shared_buffer("positions", "", U8)
 
+    order = frame.spec.order
+
     def passes(r: Value) -> Value:
-        found = frame.passes(frame.at + r)
+        found = frame.passes(frame.at + r) if order is None else frame.passes_group(frame.at + r, order[0])
         assert found is not None
         return found
 
     selection = Selection(k, frame.at, passes, rows, positions)
     if watch is None:
-        return SelectedRows(frame, selection.rows(n), rows)
-    first, second = selection.halves(n, watch, _HALF)
-    return SelectedRows(frame, k.var("count", first + second), rows, first)
+        chosen = SelectedRows(frame, selection.rows(n), rows)
+    else:
+        first, second = selection.halves(n, watch, _HALF)
+        chosen = SelectedRows(frame, k.var("count", first + second), rows, first)
+    for group in (order or ())[1:]:
+        _refine(chosen, rows, group)
+    return chosen
+
+
+def _refine(chosen: SelectedRows, rows: Buffer, group: tuple[int, ...]) -> None:
+    """Keep the selected rows that pass a further group of conjuncts, in order."""
+    k = chosen.frame.k
+    if chosen.first is None:
+        k.set(chosen.count, _passing(chosen.frame, rows, const(0, I64), chosen.count, group))
+        return
+    second = k.var("second", chosen.count - chosen.first)
+    k.set(chosen.first, _passing(chosen.frame, rows, const(0, I64), chosen.first, group))
+    second = _passing(chosen.frame, rows, const(_HALF, I64), second, group)
+    k.set(chosen.count, chosen.first + second)
+
+
+def _passing(frame: FoldFrame, rows: Buffer, begin: Value, count: Value, group: tuple[int, ...]) -> Var:
+    """Move the rows of a list that pass to its front, without branches; return their number."""
+    k = frame.k
+    kept = k.var("kept", 0)
+    with k.for_(0, count, "i", scalar=True) as i:
+        row = k.var("row", rows[begin + i])
+        k.store(rows, begin + kept, row)
+        k.set(kept, kept + frame.passes_group(k.var("at", row.to(I64)), group).to(I64))
+    return kept
