@@ -27,6 +27,11 @@ LISTS, SORTED = "lists per key", "sorted partitions"
 AT_REST = "data at rest comes in one push"
 EAGER = ("shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
 
+ALIKE = Assumption(
+    "neither side has 16 times the rows of the other",
+    "rows of the larger side whose key the smaller lacks are left out first",
+)
+
 
 def is_eager(body: ir.Body) -> bool:
     """Whether a join over unbounded input gives pairs as rows arrive: an eager algorithm, or a target it is best for."""
@@ -118,7 +123,8 @@ def _matching(body: jn.Join, pairing: InWindow, left: ir.Object, right: ir.Objec
             "matching", "band search", "the condition bounds a right column, which is sorted and searched"
         )
     if body.on:
-        return Choice("matching", "sorted partitions", "pairs of a key are ranges of its sorted rows")
+        reason = "pairs of a key are ranges of its sorted rows"
+        return Choice("matching", "sorted partitions", reason, (), () if body.how == "full" else (ALIKE,))
     return Choice("matching", "nested loops", "nothing but the window restricts the pairs")
 
 

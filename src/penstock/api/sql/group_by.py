@@ -13,7 +13,7 @@ from penstock.api.functions import col
 from penstock.api.names import free_name
 from penstock.api.sql.durations import length
 from penstock.api.sql.expressions import Translator
-from penstock.api.sql.scope import ColumnResolver, Relation, SelectOutput, attached
+from penstock.api.sql.scope import WINDOW_TIME, ColumnResolver, Relation, SelectOutput, attached
 from penstock.api.sql.source_span import Text
 from penstock.api.sql.window_clauses import Clause
 from penstock.api.stream import Stream
@@ -78,14 +78,56 @@ def grouping(
     """Read GROUP BY: names, positions and expressions are keys; TUMBLE, HOP, SESSION and window(…) are windows."""
     group = select.args.get("group")
     keys: list[tuple[Expr, exp.Expression]] = []
-    for node in [] if group is None else group.expressions:
-        meant = _meant(node, select, aliases, relation, text)
+    meanings = [
+        (node, _meant(node, select, aliases, relation, text))
+        for node in ([] if group is None else group.expressions)
+    ]
+    if relation.window is not None and relation.window.descriptor:
+        meanings = _without_bounds(meanings, relation, text)
+    for node, meant in meanings:
         if isinstance(meant, exp.Anonymous) and str(meant.this).lower() in WINDOWS:
             relation = _with_window(meant, relation, text)
         else:
             with text.at(node):
                 keys.append((Translator(ColumnResolver(relation, text))(meant), node))
     return _keyed(relation, keys, text)
+
+
+def names_bounds(node: exp.Expression) -> bool:
+    """Return whether an expression references the bounds of a window."""
+    return any(column.name.lower() in WINDOW_BOUNDS for column in node.find_all(exp.Column))
+
+
+def _without_bounds(
+    meanings: list[tuple[exp.Expression, exp.Expression]], relation: Relation, text: Text
+) -> list[tuple[exp.Expression, exp.Expression]]:
+    """Remove the bounds of a window function from the keys: groups lie in one window anyway.
+
+    Without them the groups would be those of all windows together, as in Flink.
+    """
+    clause = relation.window
+    assert clause is not None
+    kept = [pair for pair in meanings if not _is_bound(pair[1])]
+    if len(kept) == len(meanings):
+        raise text.error_at(
+            "rows of a window function are grouped by its windows: write GROUP BY window_start, window_end, …",
+            clause.start,
+            clause.end,
+        )
+    keys = {node.name.lower() for _, node in kept if isinstance(node, exp.Column)}
+    if clause.kind == "session" and (
+        len(keys) < len(kept) or keys != {name.lower() for name in clause.partition}
+    ):
+        raise text.error_at(
+            "sessions are those of the keys in PARTITION BY: GROUP BY takes these keys, window_start and window_end",
+            clause.start,
+            clause.end,
+        )
+    return kept
+
+
+def _is_bound(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Column) and node.name.lower() in (*WINDOW_BOUNDS, WINDOW_TIME)
 
 
 def _meant(

@@ -20,7 +20,7 @@ from penstock.expr.nodes import Column, columns_of
 from penstock.expr.rules import type_of_both
 from penstock.expr.show import show
 from penstock.types.arrow import kind_of
-from penstock.types.windows import left_column, right_column
+from penstock.types.windows import WINDOW_BOUNDS, left_column, right_column
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,8 @@ def equality_of(
             else []
         )
         pair = _pair(sides, *schema_names)
+        if pair is not None and _is_window(pair, left, right):
+            continue
         if pair is not None:
             equality.pairs.append(pair)
         else:
@@ -113,6 +115,12 @@ class _OverBoth(ColumnResolver):
     def schema(self) -> pa.Schema:
         own = self.relation.schema
         return pa.schema([*own, *(column for column in self.right if column.name not in own.names)])
+
+
+def _is_window(pair: tuple[Expr, Expr], left: Relation, right: Relation) -> bool:
+    """Return whether a pair compares the bounds of the windows in which rows meet anyway."""
+    bounds = [Column(name) for name in WINDOW_BOUNDS]
+    return left.carries and right.carries and pair[0].node in bounds and pair[0].node == pair[1].node
 
 
 def _pair(sides: Sequence[Expr], left: set[str], right: set[str]) -> tuple[Expr, Expr] | None:

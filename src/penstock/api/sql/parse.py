@@ -21,6 +21,7 @@ from penstock.api.sql.grammar import check
 from penstock.api.sql.source_span import Text
 from penstock.api.sql.struct_fields import with_fields
 from penstock.api.sql.window_clauses import Clause, read_clause
+from penstock.api.sql.window_functions import without_functions
 from penstock.errors import SqlError
 
 LONGEST = 1_000_000
@@ -76,7 +77,8 @@ def read(sql: object, own: Mapping[str, CustomAggregate] | None = None) -> Parse
     if any("\ud800" <= character <= "\udfff" for character in sql):
         raise SqlError("the text holds half a character (a lone surrogate)")
     text = Text(sql, own or {})
-    found, clauses = _without_windows(_plain_names(_one_query(_tokens(text), text)), text)
+    plain, functions = without_functions(_one_query(_tokens(text), text), text)
+    found, clauses = _without_windows(_plain_names(plain), functions, text)
     (tree,) = _parsed(_relations_first(found), text)
     if tree is None:
         raise SqlError("the text holds no query")
@@ -158,10 +160,12 @@ def _first_line(error: Exception) -> str:
 # --- windows ----------------------------------------------------------------------------------------
 
 
-def _without_windows(given: list[Token], text: Text) -> tuple[list[Token], dict[int, Clause]]:
-    """Remove the bracketed clauses, and store each under the position of its name."""
+def _without_windows(
+    given: list[Token], functions: Mapping[int, Clause], text: Text
+) -> tuple[list[Token], dict[int, Clause]]:
+    """Remove the bracketed clauses, and store each, beside those of functions, under the position of its name."""
     kept: list[Token] = []
-    clauses: dict[int, Clause] = {}
+    clauses = dict(functions)
     rest = list(reversed(given))
     while rest:
         token = rest.pop()

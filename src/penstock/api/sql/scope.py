@@ -26,6 +26,7 @@ from penstock.types.time import Time
 from penstock.types.windows import JOIN_TIME, WINDOW_BOUNDS
 
 TIMESTAMP = "timestamp"  # SABER's name for the time of every stream
+WINDOW_TIME = "window_time"  # Flink's name for the time of a window's result
 RESERVED = frozenset({*WINDOW_BOUNDS, JOIN_TIME})
 
 
@@ -125,6 +126,16 @@ def attached(relation: Relation) -> Relation:
     by = [partition_column(relation, name) for name in relation.window.partition]
     stream = relation.stream.window(window, by=by or None).with_columns()
     return replace(relation.over(stream), window=None)
+
+
+def with_bounds(relation: Relation) -> Relation:
+    """Apply the window of a table function: rows of each window, with its bounds as columns."""
+    if relation.window is None or not relation.window.descriptor:
+        return relation
+    source = relation.columns[0].source
+    bounds = tuple(Visible(source, name, name) for name in WINDOW_BOUNDS)
+    made = attached(relation)
+    return replace(made, columns=(*made.columns, *bounds))
 
 
 def partition_column(relation: Relation, name: str) -> str:

@@ -13,9 +13,17 @@ from penstock.api.functions import col
 from penstock.api.names import free_name
 from penstock.api.sql import aggregates
 from penstock.api.sql.expressions import Translator
-from penstock.api.sql.group_by import Grouping, aggregated, edge, grouping
+from penstock.api.sql.group_by import Grouping, aggregated, edge, grouping, names_bounds
 from penstock.api.sql.order_by import OrderBy, limited
-from penstock.api.sql.scope import ColumnResolver, Relation, SelectOutput, Visible, attached, project
+from penstock.api.sql.scope import (
+    ColumnResolver,
+    Relation,
+    SelectOutput,
+    Visible,
+    attached,
+    project,
+    with_bounds,
+)
 from penstock.api.sql.source_span import Text
 from penstock.api.sql.sources import Environment, sources
 from penstock.api.sql.stream_operators import rows_once
@@ -33,10 +41,12 @@ def select(node: exp.Select, environment: Environment, source: str) -> Relation:
     """Translate a SELECT; `source` qualifies its columns if it stands in FROM."""
     text = environment.text
     relation, conditions = sources(node, environment)
+    reduces = _reduces(node, text)
+    if not reduces or any(names_bounds(condition) for condition in conditions):
+        relation = with_bounds(relation)
     relation = _filtered(relation, conditions, text)
     items = _items(node, relation, text)
     order = OrderBy.read(node, text)
-    reduces = _reduces(node, text)
     if relation.latest and (reduces or node.args.get("distinct") is None):
         raise text.error(
             "a join with [partition by k rows 1] gives distinct rows only: write SELECT DISTINCT", node

@@ -12,13 +12,22 @@ from penstock.api.sql.expressions import Translator
 from penstock.api.sql.join_conditions import Joining
 from penstock.api.sql.joins import joined
 from penstock.api.sql.parse import ParsedQuery
-from penstock.api.sql.scope import ColumnResolver, Relation, relation_of, without_window
+from penstock.api.sql.scope import (
+    TIMESTAMP,
+    WINDOW_TIME,
+    ColumnResolver,
+    Relation,
+    relation_of,
+    with_bounds,
+    without_window,
+)
 from penstock.api.sql.source_span import Text
 from penstock.api.sql.stream_operators import SqlQuery, rows_once
 from penstock.api.sql.window_clauses import Clause
 from penstock.api.stream import Stream
 from penstock.expr.typing import listed
 from penstock.types.choices import repeated
+from penstock.types.windows import WINDOW_BOUNDS
 
 Select = Callable[[exp.Expression, "Environment", str], Relation]
 _KINDS = {"": "inner", "INNER": "inner", "CROSS": "inner", "OUTER": "", "SEMI": "semi", "ANTI": "anti"}
@@ -68,6 +77,9 @@ def sources(select: exp.Select, environment: Environment) -> tuple[Relation, lis
     where = select.args.get("where")
     conditions = [] if where is None else conjuncts(where.this)
     joins = [_joining(join, text) for join in written]
+    if joins:
+        _check_windows_meet(items, [*conditions, *(each for join in joins for each in join.on)], text)
+        items = [with_bounds(item) for item in items]
     if all(join.how == "inner" and not join.nearest for join in joins):
         items, conditions = _filtered_first(items, conditions, text)
     whole = items[0]
@@ -75,6 +87,25 @@ def sources(select: exp.Select, environment: Environment) -> tuple[Relation, lis
     for item, join in zip(items[1:], joins, strict=True):
         whole, conditions = joined(whole, item, join, conditions, needed, text)
     return whole, conditions
+
+
+def _check_windows_meet(items: Sequence[Relation], conditions: Sequence[exp.Expression], text: Text) -> None:
+    """Reject a join of window functions without equal windows: its rows would meet across windows, as in Flink."""
+    equal = {
+        side.name.lower()
+        for condition in conditions
+        if isinstance(condition, exp.EQ)
+        for side in (condition.this, condition.expression)
+        if isinstance(side, exp.Column)
+    }
+    for item in items:
+        if item.window is not None and item.window.descriptor and not equal >= set(WINDOW_BOUNDS):
+            raise text.error_at(
+                "rows of window functions meet in equal windows: "
+                "add ON a.window_start = b.window_start AND a.window_end = b.window_end",
+                item.window.start,
+                item.window.end,
+            )
 
 
 def conjuncts(node: exp.Expression) -> list[exp.Expression]:
@@ -150,7 +181,27 @@ def _windowed(relation: Relation, clause: Clause | None, text: Text) -> Relation
         return relation
     if relation.is_table:
         raise text.error_at("a table has no time, and so no window", clause.start, clause.end)
-    return replace(without_window(rows_once(relation)), window=clause)
+    if not clause.descriptor:
+        return replace(without_window(rows_once(relation)), window=clause)
+    _check_descriptor(relation, clause, text)
+    apart = without_window(rows_once(relation))
+    # The bounds of the function hide those of the windows that the rows come from.
+    columns = tuple(column for column in apart.columns if column.name not in WINDOW_BOUNDS)
+    return replace(apart, columns=columns, window=clause)
+
+
+def _check_descriptor(relation: Relation, clause: Clause, text: Text) -> None:
+    """Reject windows along another column than the time of the rows."""
+    name, time = clause.descriptor, relation.time.column
+    column = exp.Column(this=exp.Identifier(this=name))
+    found = ColumnResolver(relation, text).found(column)
+    known = name.lower() in (TIMESTAMP, WINDOW_TIME if relation.carries else TIMESTAMP)
+    if (found is None and not known) or (found is not None and found.column != time):
+        raise text.error_at(
+            f"DESCRIPTOR({name}) is not the time column of {relation.columns[0].source!r}: windows follow {time!r}",
+            clause.start,
+            clause.end,
+        )
 
 
 def _refuse_same_names(items: Sequence[Relation], text: Text, node: exp.Expression) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from penstock.api.relation_to_stream import fresh, fresh_columns
 from penstock.api.row_verbs import projected
-from penstock.api.sql.scope import Relation, attached
+from penstock.api.sql.scope import Relation, attached, with_bounds
 from penstock.api.sql.window_clauses import Clause
 from penstock.api.stream import Stream
 from penstock.errors import WindowError
@@ -67,6 +67,8 @@ def rows_once(relation: Relation) -> Relation:
         return relation.once
     if relation.window is None:
         return relation
+    if relation.window.descriptor:
+        return with_bounds(relation)
     return attached(relation) if _has_gaps(relation.window, relation) else replace(relation, window=None)
 
 

@@ -21,7 +21,11 @@ _HOW = (
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A window clause and its position. `kind` is range, rows, session or unbounded."""
+    """A window clause and its position. `kind` is range, rows, session or unbounded.
+
+    `descriptor` is the time column that a table function names, TUMBLE(TABLE s, DESCRIPTOR(ts), size): its rows have
+    the columns `window_start` and `window_end`.
+    """
 
     kind: str
     size: Length = Length()  # noqa: RUF009 - frozen
@@ -29,17 +33,22 @@ class Clause:
     count: int = 0
     every: int | None = None
     partition: tuple[str, ...] = ()
+    offset: Length | None = None
+    descriptor: str = ""
     start: int = field(default=0, compare=False)
     end: int = field(default=0, compare=False)
 
     def window(self, time: Time) -> AnyWindow:
         """Return the window of the fluent API for a stream's time."""
         match self.kind:
-            case "range" if self.slide is None:
-                return tumbling(self.size.on(time))
             case "range":
-                assert self.slide is not None
-                return sliding(self.size.on(time), self.slide.on(time))
+                size = self.size.on(time)
+                offset = None if self.offset is None else self.offset.on(time)
+                return (
+                    tumbling(size, offset)
+                    if self.slide is None
+                    else sliding(size, self.slide.on(time), offset)
+                )
             case "rows":
                 return rows(self.count, self.every)
             case "session":
@@ -55,7 +64,7 @@ class Clause:
 
 def read_clause(tokens: Sequence[Token], start: int, end: int, text: Text) -> Clause:
     """Parse the tokens between `[` and `]`."""
-    reader = _Reader(list(tokens), start, end, text)
+    reader = Reader(list(tokens), start, end, text)
     clause = reader.clause()
     if reader.tokens:
         raise reader.wrong("is too much here")
@@ -63,13 +72,14 @@ def read_clause(tokens: Sequence[Token], start: int, end: int, text: Text) -> Cl
 
 
 @dataclass
-class _Reader:
-    """The remaining tokens."""
+class Reader:
+    """The remaining tokens; errors end with how a window is written."""
 
     tokens: list[Token]
     start: int
     end: int
     text: Text
+    how: str = _HOW
 
     def clause(self) -> Clause:
         partition = self._partition()
@@ -78,8 +88,8 @@ class _Reader:
                 if self._next_is("unbounded"):
                     self._word()
                     return Clause("unbounded", start=self.start, end=self.end)
-                size = self._length()
-                slide = self._length() if self._take("slide") else None
+                size = self.length()
+                slide = self.length() if self._take("slide") else None
                 return Clause("range", size, slide, start=self.start, end=self.end)
             case "rows":
                 count = self._count()
@@ -88,25 +98,25 @@ class _Reader:
                     "rows", count=count, every=every, partition=partition, start=self.start, end=self.end
                 )
             case "session" if not partition:
-                return Clause("session", self._length(), start=self.start, end=self.end)
+                return Clause("session", self.length(), start=self.start, end=self.end)
             case _:
-                raise self.text.error_at(f"this is not a window; {_HOW}", self.start, self.end)
+                raise self.text.error_at(f"this is not a window; {self.how}", self.start, self.end)
 
     def _partition(self) -> tuple[str, ...]:
         if not self._next_is("partition by") and not self._next_is("partition"):
             return ()
         if self._word() == "partition" and not self._take("by"):
             raise self.wrong("stands where BY is expected")
-        names = [self._name()]
+        names = [self.name()]
         while self.tokens and self.tokens[0].token_type == TokenType.COMMA:
             self.tokens.pop(0)
-            names.append(self._name())
+            names.append(self.name())
         return tuple(names)
 
-    def _length(self) -> Length:
-        token = self._pop()
+    def length(self) -> Length:
+        token = self.pop()
         if token.text.lower() == "interval":
-            token = self._pop()
+            token = self.pop()
         unit = self._unit()
         if token.token_type == TokenType.NUMBER:
             return Length(bare=token.text) if unit is None else Length(duration=f"{token.text}{unit}")
@@ -125,26 +135,26 @@ class _Reader:
         return None
 
     def _count(self) -> int:
-        token = self._pop()
+        token = self.pop()
         if token.token_type != TokenType.NUMBER or not token.text.isdigit() or len(token.text) > 18:
             self.tokens.insert(0, token)
             raise self.wrong("is not a number of rows")
         return int(token.text)
 
-    def _name(self) -> str:
-        token = self._pop()
+    def name(self) -> str:
+        token = self.pop()
         if token.token_type in (TokenType.NUMBER, TokenType.STRING, TokenType.COMMA):
             self.tokens.insert(0, token)
             raise self.wrong("is not the name of a column")
         return str(token.text)
 
     def _word(self) -> str:
-        token = self._pop()
+        token = self.pop()
         return "" if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else str(token.text).lower()
 
-    def _pop(self) -> Token:
+    def pop(self) -> Token:
         if not self.tokens:
-            raise self.text.error_at(f"the window ends too early; {_HOW}", self.start, self.end)
+            raise self.text.error_at(f"the window ends too early; {self.how}", self.start, self.end)
         return self.tokens.pop(0)
 
     def _next_is(self, word: str) -> bool:
@@ -158,6 +168,6 @@ class _Reader:
 
     def wrong(self, why: str) -> SqlError:
         if not self.tokens:
-            return self.text.error_at(f"the window ends too early; {_HOW}", self.start, self.end)
+            return self.text.error_at(f"the window ends too early; {self.how}", self.start, self.end)
         token = self.tokens[0]
-        return self.text.error_at(f"{token.text[:40]!r} {why}; {_HOW}", token.start, token.end)
+        return self.text.error_at(f"{token.text[:40]!r} {why}; {self.how}", token.start, token.end)

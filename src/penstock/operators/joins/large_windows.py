@@ -27,6 +27,7 @@ from penstock.operators.joins.completion import (
     with_alone,
 )
 from penstock.operators.joins.partitions import Kernels
+from penstock.operators.joins.reduce_sides import reduced_sides, run_of
 from penstock.operators.joins.results import NULL_ROW, Emitted, InWindows, JoinShape, Results
 from penstock.operators.joins.window_pairs import (
     Batch,
@@ -180,6 +181,13 @@ class RunMatcher(InWindows):
         return self._results(due, left, right), *kept
 
     def _results(self, runs: Sequence[WindowRows], left: Rows, right: Rows) -> Iterator[pa.RecordBatch]:
+        kept = self._reduced(left, right)
+        if any(rows is not None for rows in kept):
+            left, right = (
+                side if rows is None else side.chosen(rows)
+                for side, rows in zip((left, right), kept, strict=True)
+            )
+            runs = [run_of(run, kept) for run in runs]
         codes: Pairs | None = None
         always = self.join.pairing.always
         for large, some in groupby(runs, lambda run: always or run.rows >= FEW_ROWS):
@@ -188,6 +196,12 @@ class RunMatcher(InWindows):
                 continue
             codes = codes or self.join.pairing.codes(left, right)
             yield from self.join.several(list(some), left, right, codes)
+
+    def _reduced(self, left: Rows, right: Rows) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Return the rows that may have a partner, unless the user chose the algorithm that is to join all rows."""
+        if self.join.pairing.always:
+            return None, None
+        return reduced_sides(left, right, self.plain.keys, self.join.how)
 
     def _together(self, runs: list[WindowRows], left: Rows, right: Rows) -> Iterable[pa.RecordBatch]:
         """Join small consecutive windows in one call."""

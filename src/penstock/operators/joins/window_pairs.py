@@ -14,6 +14,7 @@ from penstock.algorithms.joins.joiner import Pairs
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.operators.joins.completion import alone, completed, gives_left_rows, left_rows, partnered
 from penstock.operators.joins.partitions import Kernels, Numbers, find, lay, number_keys
+from penstock.operators.joins.reduce_sides import reduced_sides
 from penstock.operators.joins.results import (
     NULL_ROW,
     Emitted,
@@ -115,10 +116,10 @@ class WindowMatcher(InWindows):
         done: list[np.ndarray],
         numbers: Callable[[], Numbers],
     ) -> Iterable[pa.RecordBatch]:
-        if all(mask.all() for mask in done):
+        chosen = self._chosen(left, right, done)
+        if chosen is None:
             batch = Batch(left, right, placed, numbers)
         else:
-            chosen = [np.flatnonzero(mask) for mask in done]
             left, right = left.chosen(chosen[0]), right.chosen(chosen[1])
             placed = placed[0].chosen(chosen[0]), placed[1].chosen(chosen[1])
             batch = Batch(left, right, placed, partial(self._numbers, left, right))
@@ -126,6 +127,16 @@ class WindowMatcher(InWindows):
         windows = _how_many(placed)
         for results in self.watch.parts(len(left) + len(right), self.pairing.chosen, found, windows):
             yield from self.shape.batches(results, left, right, self.kernels.threads)
+
+    def _chosen(self, left: Rows, right: Rows, done: list[np.ndarray]) -> list[np.ndarray] | None:
+        """Select the rows of complete windows that may have a partner; None if these are all."""
+        kept = reduced_sides(left, right, self.keys, self.how)
+        if all(side.all() for side in done) and all(rows is None for rows in kept):
+            return None
+        return [
+            np.flatnonzero(side) if rows is None else rows[side[rows]]
+            for side, rows in zip(done, kept, strict=True)
+        ]
 
 
 def _how_many(placed: tuple[Placed, Placed]) -> int:
