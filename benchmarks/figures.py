@@ -59,7 +59,7 @@ def speed(case: Case, outcome: Outcome) -> float | None:
 def library_speed(case: Case, library: str) -> float | None:
     """The greatest speed of the contenders whose name begins with a word."""
     found = (speed(case, outcome) for outcome in case.outcomes if first_word(outcome.name) == library)
-    return max((each for each in found if each), default=None)
+    return max((value for value in found if value), default=None)
 
 
 def first_word(name: str) -> str:

@@ -59,7 +59,7 @@ def probes() -> list[dict[str, float]]:
 
 def least(found: list[dict[str, float]], name: str) -> float | None:
     """The least value of one measure; None if no probe succeeded."""
-    return min((each[name] for each in found), default=None)
+    return min((run[name] for run in found), default=None)
 
 
 def probe() -> dict[str, float]:

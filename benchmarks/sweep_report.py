@@ -65,7 +65,7 @@ def speed_cell(case: Case, column: str) -> str:
     """The best speed in a column, of those who were asked what the first in it was asked."""
     found = [outcome for outcome in case.outcomes if column_of(outcome) == column]
     same = [speed(case, outcome) for outcome in found if outcome.question == found[0].question]
-    fast = max((each for each in same if each), default=None)
+    fast = max((value for value in same if value), default=None)
     return missing(found) if fast is None else f"{fast / 1e6:,.1f}"
 
 

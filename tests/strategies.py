@@ -50,7 +50,7 @@ def rows() -> st.SearchStrategy[dict[str, list[dict[str, Any]]]]:
 
 
 def _named(schema: pa.Schema, *kinds: str) -> list[str]:
-    return [each.name for each in schema if kind_of(each.type) in kinds]
+    return [field.name for field in schema if kind_of(field.type) in kinds]
 
 
 def _leaf(draw: Draw, schema: pa.Schema, kinds: tuple[str, ...], literals: list[Literal]) -> ex.Expr:
@@ -117,7 +117,7 @@ def aggregate(draw: Draw, schema: pa.Schema) -> ex.Expr:
     where = truth(draw, schema, 1) if draw(st.integers(0, 3)) == 0 else None
     name = draw(st.sampled_from(["sum", "count", "count", "mean", "min", "max", "pair"]))
     if name == "pair":
-        first, second = (ex.Aggregate(each, (integer(draw, schema, 1),)) for each in ("sum", "count"))
+        first, second = (ex.Aggregate(text, (integer(draw, schema, 1),)) for text in ("sum", "count"))
         return Call("div", (first, second))
     if name == "count" and draw(st.booleans()):
         return ex.Aggregate("count", (), where)
@@ -146,9 +146,9 @@ def projected(draw: Draw, plan: pl.Plan) -> pl.Plan:
     clock, *new = _names([*schema.names], 3)
     name = draw(st.sampled_from([time.column, time.column, clock]))
     fields.insert(0, Field(name, draw(st.sampled_from([Column(time.column)] * 3 + [moved]))))
-    for each in draw(st.sampled_from([new, new[:1], []])):
+    for value in draw(st.sampled_from([new, new[:1], []])):
         made = [integer(draw, schema), _int(1), real(draw, schema)]
-        fields.append(Field(each, draw(st.sampled_from(made))))
+        fields.append(Field(value, draw(st.sampled_from(made))))
     return pl.Project(plan, tuple(fields), name)
 
 

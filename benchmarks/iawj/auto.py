@@ -29,28 +29,28 @@ class Choice:
 
 def choices(chooser: JoinChooser, measured: Sequence[Measured]) -> Iterator[Choice]:
     """Decide every point for every target."""
-    for each in measured:
+    for measurement in measured:
         for target in TARGETS:
-            decision, costs = chooser.choose(each.seen, target), each.costs(target)
+            decision, costs = chooser.choose(measurement.seen, target), measurement.costs(target)
             best = min(costs, key=lambda name: costs[name])
             ratio = costs[decision.algorithm] / costs[best]
-            yield Choice(each.workload, target, decision.algorithm, best, ratio, decision.path)
+            yield Choice(measurement.workload, target, decision.algorithm, best, ratio, decision.path)
 
 
 def choices_in_order(chooser: JoinChooser, measured: Sequence[Measured]) -> Iterator[Choice]:
     """Decide every point whose pairs are given in order."""
-    for each in measured:
-        chosen, costs = chooser.choose(each.seen, IN_ORDER), each.costs("throughput")
+    for measurement in measured:
+        chosen, costs = chooser.choose(measurement.seen, IN_ORDER), measurement.costs("throughput")
         best = min(costs, key=lambda name: costs[name])
         ratio = costs[chosen.algorithm] / costs[best]
-        yield Choice(each.workload, IN_ORDER, chosen.algorithm, best, ratio, chosen.path)
+        yield Choice(measurement.workload, IN_ORDER, chosen.algorithm, best, ratio, chosen.path)
 
 
 def auto_figures(made: Sequence[Choice]) -> list[Figure]:
     """How often the choice is near the best, and how far off the worst is; over all and for each target."""
     figures = []
     for target in (*TREES, "all targets"):
-        ratios = [each.ratio for each in made if target in {each.target, "all targets"}]
+        ratios = [choice.ratio for choice in made if target in {choice.target, "all targets"}]
         near = sum(ratio <= NEAR for ratio in ratios) / max(len(ratios), 1)
         name = f"auto, {target} ({len(ratios)} points)"
         figures += [

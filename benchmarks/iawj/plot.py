@@ -29,9 +29,11 @@ def panels(document: Document) -> list[Draw]:
     """One function for each panel, which draws it on an axis."""
     real, series = document["real"], document["series"]
     drawn: list[Draw] = [partial(bars, measured=real, key=key, label=label) for key, label in METRICS[:2]]
-    drawn += [partial(draw, measured=each) for draw in (curves, breakdown) for each in real]
-    drawn += [partial(lines, series=each, key=key, label=label) for each in series for key, label in METRICS]
-    turned = groupby(document["knobs"], key=lambda each: (each["number"], each["title"]))
+    drawn += [partial(draw, measured=measurement) for draw in (curves, breakdown) for measurement in real]
+    drawn += [
+        partial(lines, series=value, key=key, label=label) for value in series for key, label in METRICS
+    ]
+    turned = groupby(document["knobs"], key=lambda row: (row["number"], row["title"]))
     drawn += [partial(knob, heading=heading, points=list(points)) for heading, points in turned]
     return drawn
 
@@ -41,8 +43,15 @@ def bars(axis: Any, measured: Sequence[Document], key: str, label: str) -> None:
     names = list(measured[0]["runs"])
     for place, name in enumerate(names):
         at = [group + place / (len(names) + 2) for group in range(len(measured))]
-        axis.bar(at, [each["runs"][name][key] for each in measured], width=1 / (len(names) + 2), label=name)
-    axis.set_xticks([group + 0.4 for group in range(len(measured))], [each["workload"] for each in measured])
+        axis.bar(
+            at,
+            [measurement["runs"][name][key] for measurement in measured],
+            width=1 / (len(names) + 2),
+            label=name,
+        )
+    axis.set_xticks(
+        [group + 0.4 for group in range(len(measured))], [measurement["workload"] for measurement in measured]
+    )
     axis.set(yscale="log", ylabel=label, title=f"figure 5: {label}")
     axis.legend(fontsize="x-small", ncols=2)
 

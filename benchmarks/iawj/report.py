@@ -35,7 +35,7 @@ def print_report(console: Console, report: Report) -> None:
     for series in report.series:
         for metric, value in METRICS.items():
             console.print(series_table(series, metric, value))
-    for (number, title), turned in groupby(report.turned, key=lambda each: (each.number, each.title)):
+    for (number, title), turned in groupby(report.turned, key=lambda value: (value.number, value.title)):
         console.print(knob_table(f"figure {number}: {title}: milliseconds of work", list(turned)))
     console.print(measured_table("the grid at rest: milliseconds of work", report.rest, lambda run: run.busy))
     console.print(
@@ -49,7 +49,7 @@ def print_report(console: Console, report: Report) -> None:
 
 def measured_table(title: str, measured: Sequence[Measured], value: Callable[[SimulatedRun], float]) -> Table:
     """A line for each workload, a column for each algorithm."""
-    return table_of(title, [(each.workload, each) for each in measured], value)
+    return table_of(title, [(measurement.workload, measurement) for measurement in measured], value)
 
 
 def series_table(series: Series, metric: str, value: Callable[[SimulatedRun], float]) -> Table:
@@ -80,20 +80,20 @@ def phase_table(measured: Sequence[Measured]) -> Table:
     table = Table(title="\nfigure 7: milliseconds by phase", title_justify="left")
     for column in ("", "algorithm", *PHASES):
         table.add_column(column, justify="right" if column else "left")
-    for each in measured:
-        for name, run in each.runs.items():
+    for measurement in measured:
+        for name, run in measurement.runs.items():
             spent = (run.phases.get(phase, 0.0) for phase in PHASES)
-            table.add_row(each.workload, name, *(f"{cell:,.1f}" if cell else "" for cell in spent))
+            table.add_row(measurement.workload, name, *(f"{cell:,.1f}" if cell else "" for cell in spent))
     return table
 
 
 def knob_table(title: str, turned: Sequence[Turned]) -> Table:
     table = Table(title=f"\n{title}", title_justify="left")
-    names = list(dict.fromkeys(each.algorithm for each in turned))
+    names = list(dict.fromkeys(setting.algorithm for setting in turned))
     for column in ("", *names):
         table.add_column(column, justify="right")
-    for at in dict.fromkeys(each.at for each in turned):
-        found = {each.algorithm: each.run.busy for each in turned if each.at == at}
+    for at in dict.fromkeys(setting.at for setting in turned):
+        found = {setting.algorithm: setting.run.busy for setting in turned if setting.at == at}
         table.add_row(f"{at:g}", *(f"{found[name]:,.1f}" if name in found else "" for name in names))
     return table
 
@@ -110,9 +110,11 @@ def choice_table(choices: Sequence[Choice]) -> Table:
     table = Table(title="\nauto: choices beyond 5 % of the best", title_justify="left")
     for column in ("workload", "target", "auto", "best", "times the best"):
         table.add_column(column)
-    for each in sorted(choices, key=lambda choice: -choice.ratio):
-        if each.ratio > 1.05:
-            table.add_row(each.workload, each.target, each.algorithm, each.best, f"{each.ratio:.2f}")
+    for choice in sorted(choices, key=lambda choice: -choice.ratio):
+        if choice.ratio > 1.05:
+            table.add_row(
+                choice.workload, choice.target, choice.algorithm, choice.best, f"{choice.ratio:.2f}"
+            )
     return table
 
 
@@ -125,17 +127,17 @@ def document_of(report: Report, when: str, machine: dict[str, object]) -> dict[s
         "suite": "iawj",
         "when": when,
         "machine": machine,
-        "at_rest": [_measured(each) for each in report.at_rest],
-        "real": [_measured(each) for each in report.real],
-        "rest": [_measured(each) for each in report.rest],
-        "ordered": [_measured(each) for each in report.ordered],
+        "at_rest": [_measured(measurement) for measurement in report.at_rest],
+        "real": [_measured(measurement) for measurement in report.real],
+        "rest": [_measured(measurement) for measurement in report.rest],
+        "ordered": [_measured(measurement) for measurement in report.ordered],
         "series": [
             {
-                "number": each.number,
-                "title": each.title,
-                "points": [{"at": at, **_measured(measured)} for at, measured in each.points],
+                "number": series.number,
+                "title": series.title,
+                "points": [{"at": at, **_measured(measured)} for at, measured in series.points],
             }
-            for each in report.series
+            for series in report.series
         ],
         "knobs": [
             {

@@ -79,9 +79,11 @@ def run_suite(joins: JoinField, options: JoinOptions, progress: Progress) -> Rep
     report.series = [_series(joins, sweep, options, progress) for sweep in sweeps(options.scale)]
     report.turned = list(knobs(joins, options.scale, progress, options.repeat))
     report.rest = [
-        measure(joins, each.at_rest(), options.repeat) for each in resting(options.scale, progress)
+        measure(joins, workload.at_rest(), options.repeat) for workload in resting(options.scale, progress)
     ]
-    streaming = choices(report.chooser, [measured for each in report.series for _, measured in each.points])
+    streaming = choices(
+        report.chooser, [measured for series in report.series for _, measured in series.points]
+    )
     resting_choices = choices(report.chooser, report.rest)
     report.ordered = list(in_order(joins, options, progress))
     report.choices = [

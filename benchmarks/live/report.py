@@ -25,7 +25,7 @@ SHOWN_SHARE = 0.8
 def print_report(console: Console, report: Report) -> None:
     """Print a table of speeds for each query and variant, then latencies, then the figures with targets."""
     print_cases(console, report.cases)
-    for query, found in groupby(report.latencies, key=lambda each: each.query):
+    for query, found in groupby(report.latencies, key=lambda latency: latency.query):
         console.print(latency_table(query, list(found)))
     figures = [*summary(report.cases), *report.figures]
     if figures:
@@ -38,14 +38,14 @@ def latency_table(query: str, found: Sequence[Latency]) -> Table:
     table = Table(title=title, title_justify="left")
     for heading in ("buffer", "contender", "of peak", "M rows/s", "p50", "p95", "p99", "max", "answers"):
         table.add_column(heading, justify="left" if heading == "contender" else "right")
-    for each in found:
+    for latency in found:
         table.add_row(
-            f"{each.buffer:,}",
-            each.contender,
-            f"{each.share:.0%}",
-            f"{each.rate / 1e6:.3f}",
-            *(milliseconds(each.seconds.get(name)) for name in ("p50", "p95", "p99", "max")),
-            verdict(each),
+            f"{latency.buffer:,}",
+            latency.contender,
+            f"{latency.share:.0%}",
+            f"{latency.rate / 1e6:.3f}",
+            *(milliseconds(latency.seconds.get(name)) for name in ("p50", "p95", "p99", "max")),
+            verdict(latency),
         )
     return table
 
@@ -55,11 +55,11 @@ def milliseconds(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds * 1e3:,.2f}"
 
 
-def verdict(each: Latency) -> str:
+def verdict(latency: Latency) -> str:
     """Say whether the results were right, or what failed."""
-    if each.error:
-        return f"[red]{escape(each.error)}[/]"
-    return "[green]agree[/]" if each.agrees else "[red]DIFFER[/]"
+    if latency.error:
+        return f"[red]{escape(latency.error)}[/]"
+    return "[green]agree[/]" if latency.agrees else "[red]DIFFER[/]"
 
 
 def document_of(report: Report, when: str, machine: Mapping[str, object]) -> dict[str, Any]:
@@ -83,20 +83,20 @@ def throughput_panels(document: Document) -> Iterator[Draw]:
 
 def latency_panels(document: Document) -> Iterator[Draw]:
     """Yield a panel for each query: median and p99 at the highest share of the peak."""
-    for query, found in groupby(document["latencies"], key=lambda each: str(each["query"])):
-        shown = [each for each in found if each["share"] == SHOWN_SHARE and each["seconds"]]
+    for query, found in groupby(document["latencies"], key=lambda row: str(row["query"])):
+        shown = [row for row in found if row["share"] == SHOWN_SHARE and row["seconds"]]
         yield partial(draw_latency, query=query, found=shown)
 
 
 def draw_latency(axis: Any, query: str, found: Sequence[Document]) -> None:
     """Draw the latency of each contender over buffer size: p50 dashed, p99 solid."""
-    for name in dict.fromkeys(each["contender"] for each in found):
-        own = [each for each in found if each["contender"] == name]
-        buffers = [each["buffer"] for each in own]
+    for name in dict.fromkeys(row["contender"] for row in found):
+        own = [row for row in found if row["contender"] == name]
+        buffers = [row["buffer"] for row in own]
         (line,) = axis.plot(
-            buffers, [each["seconds"]["p99"] * 1e3 for each in own], marker="o", label=f"{name}, p99"
+            buffers, [row["seconds"]["p99"] * 1e3 for row in own], marker="o", label=f"{name}, p99"
         )
-        medians = [each["seconds"]["p50"] * 1e3 for each in own]
+        medians = [row["seconds"]["p50"] * 1e3 for row in own]
         axis.plot(buffers, medians, linestyle="--", color=line.get_color())
     axis.set(xscale="log", yscale="log", ylabel="ms", title=f"{query}: latency at {SHOWN_SHARE:.0%} of peak")
     if found:

@@ -124,7 +124,10 @@ def throughput_case(
     """Measure one point with every contender, in turns, forwards and backwards."""
     feed = sized(VARIANTS[variant], buffer, options)
     contenders = list(contenders_of(Point(query, feed, buffer), options, workers))
-    outcomes = {each.name: Outcome(each.name, PENSTOCK_GROUP, each.point.threads) for each in contenders}
+    outcomes = {
+        contender.name: Outcome(contender.name, PENSTOCK_GROUP, contender.point.threads)
+        for contender in contenders
+    }
     for turn in range(options.repeat):
         for contender in contenders if turn % 2 == 0 else reversed(contenders):
             outcome = outcomes[contender.name]

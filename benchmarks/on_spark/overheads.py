@@ -94,9 +94,13 @@ def task_figures(spark: Any, folder: Path, cores: int, repeat: int = 3) -> list[
         return min(clocks), min(work)
 
     (long, much), (short, little) = run(MANY), run(FEW)
-    each = 1e3 / (MANY - FEW)
+    per_task = 1e3 / (MANY - FEW)
     return _figures(
-        "a task costs beside its work", (long - short) * cores * each, (much - little) * each, 50.0, "ms"
+        "a task costs beside its work",
+        (long - short) * cores * per_task,
+        (much - little) * per_task,
+        50.0,
+        "ms",
     )
 
 

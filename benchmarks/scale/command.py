@@ -52,7 +52,7 @@ def print_study(console: Console, made: Study) -> None:
 
 def _cells(model: Model, point: Measured) -> list[str]:
     job = point.job
-    amounts = [f"{each:,}" for each in (job.rows, job.results, job.tasks)]
+    amounts = [f"{amount:,}" for amount in (job.rows, job.results, job.tasks)]
     found = [
         f"{point.work:.2f}",
         f"{model.work(job):.2f}",
@@ -86,6 +86,6 @@ def document(studies: Sequence[Study], outcomes: Sequence[tuple[Scene, Outcome]]
     return {
         "suite": "scale",
         "machine": facts(),
-        "studies": [asdict(each) for each in studies],
+        "studies": [asdict(study) for study in studies],
         "simulated": [asdict(scene) | asdict(made) for scene, made in outcomes],
     }

@@ -92,7 +92,7 @@ def fit(points: Sequence[Measured]) -> Model:
     features = np.array([job.features for job in jobs], float)
     weighted = features / np.array([point.work for point in points])[:, None]
     best = min(_candidates(weighted), key=lambda found: float(np.square(weighted @ found - 1).sum()))
-    return Model(*(float(each) for each in best))
+    return Model(*(float(value) for value in best))
 
 
 def _candidates(weighted: Floats) -> Iterable[Floats]:
@@ -118,5 +118,5 @@ def shown(model: Model) -> str:
     """Print a model in units people know."""
     start, row, bit, result, task = astuple(model)
     rows = f"{row * 1e9:.1f} ns a row + {bit * 1e9:.2f} ns a row and doubling of keys"
-    each = f"{rows} + {result * 1e9:.0f} ns a result + {task * 1e3:.0f} ms a task"
-    return f"{start:.2f} s + {each}"
+    per_unit = f"{rows} + {result * 1e9:.0f} ns a result + {task * 1e3:.0f} ms a task"
+    return f"{start:.2f} s + {per_unit}"

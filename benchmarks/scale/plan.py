@@ -13,5 +13,5 @@ NO_HALO = Halo(0, 0)
 
 def cut_by_time(fragments: Sequence[Fragment], tasks: int) -> list[list[Fragment]]:
     """Cut a lake into slices of time with about as many rows each."""
-    pieces = [Piece("events", each, 0) for each in fragments]
+    pieces = [Piece("events", fragment, 0) for fragment in fragments]
     return [[piece.fragment for piece in part.pieces] for part in time_slices(pieces, NO_HALO, tasks)]

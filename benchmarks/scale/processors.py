@@ -40,27 +40,27 @@ class FamilyClock:
         if not (self.proc / "self").exists():
             return time.process_time()
         found = _family(_all(self.proc), self.root)
-        self._lost += sum(each.own + each.reaped for each in self._missing(found))
+        self._lost += sum(process.own + process.reaped for process in self._missing(found))
         self._seen = found
-        ticks = self._lost + sum(each.own + each.reaped for each in found.values())
+        ticks = self._lost + sum(process.own + process.reaped for process in found.values())
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def _missing(self, found: dict[Name, Process]) -> list[Process]:
         """List processes that have ended and are in nobody's count."""
-        before = {pid: each.reaped for (pid, _), each in self._seen.items()}
-        gained = {pid: each.reaped - before.get(pid, 0) for (pid, _), each in found.items()}
-        ended = [each for name, each in self._seen.items() if name not in found]
-        return [each for each in ended if gained.get(each.parent, 0) < each.own + each.reaped]
+        before = {pid: process.reaped for (pid, _), process in self._seen.items()}
+        gained = {pid: process.reaped - before.get(pid, 0) for (pid, _), process in found.items()}
+        ended = [process for name, process in self._seen.items() if name not in found]
+        return [process for process in ended if gained.get(process.parent, 0) < process.own + process.reaped]
 
 
 def _family(found: dict[Name, Process], root: int) -> dict[Name, Process]:
     members = {root}
     grown = True
     while grown:
-        more = {pid for (pid, _), each in found.items() if each.parent in members} - members
+        more = {pid for (pid, _), process in found.items() if process.parent in members} - members
         members |= more
         grown = bool(more)
-    return {name: each for name, each in found.items() if name[0] in members}
+    return {name: process for name, process in found.items() if name[0] in members}
 
 
 def _all(proc: Path) -> dict[Name, Process]:

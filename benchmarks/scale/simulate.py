@@ -86,7 +86,7 @@ def simulate(
     begin = time.perf_counter()
     plan = cut(parts, tasks)
     planning = time.perf_counter() - begin
-    rows = np.array([sum(each.rows or 0 for each in task) for task in plan], float)
+    rows = np.array([sum(fragment.rows or 0 for fragment in task) for task in plan], float)
     there = sum(part.rows or 0 for part in parts)
     alike = np.array([model.task_seconds(row, row * per_row, keys) for row in rows])
     took = alike * _luck(len(rows), unlucky)

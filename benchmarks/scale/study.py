@@ -34,13 +34,13 @@ class Study:
     @property
     def worst(self) -> float:
         """The largest error among predictions of jobs that were not fitted."""
-        return max((abs(off_by(self.model, each)) for each in self.unseen), default=0.0)
+        return max((abs(off_by(self.model, measured)) for measured in self.unseen), default=0.0)
 
 
 def study(way: Way, rows: int, folder: Path, repeat: int, progress: Progress) -> Study:
     """Measure four sizes in turns, so that a machine's moods meet all of them; fit three, and predict the largest."""
     trials = [
-        each for part in (*FITTED, 1) for size in sizes(rows // part) for each in prepared(way, size, folder)
+        made for part in (*FITTED, 1) for size in sizes(rows // part) for made in prepared(way, size, folder)
     ]
     for turn in range(repeat):
         for trial in trials if turn % 2 == 0 else reversed(trials):
@@ -50,8 +50,10 @@ def study(way: Way, rows: int, folder: Path, repeat: int, progress: Progress) ->
             )
             trial.run()
     found = [trial.measured() for trial in trials]
-    known = [each for each in found if each.job.rows < rows]
-    return Study(way.name, fit(known), tuple(known), tuple(each for each in found if each.job.rows == rows))
+    known = [measured for measured in found if measured.job.rows < rows]
+    return Study(
+        way.name, fit(known), tuple(known), tuple(measured for measured in found if measured.job.rows == rows)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ class Sent:
             consumer.assign([TopicPartition(self.topic.topic, 0, 0)])
             while read < self.messages:
                 some = consumer.consume(min(MOST_MESSAGES, self.messages - read), 1.0)
-                read += sum(each.error() is None for each in some)
+                read += sum(message.error() is None for message in some)
         return read == self.messages
 
 

@@ -57,8 +57,8 @@ def run_stream(frame: Any, batches: int, first: int = 1) -> Ran:
         sink.clock[last] - sink.clock[first - 1],
         sink.work[last] - sink.work[first - 1],
         pa.concat_tables(sink.tables),
-        [each.batchDuration / 1000 for each in progress],
-        max((_state(each) for each in progress), default=0),
+        [report.batchDuration / 1000 for report in progress],
+        max((_state(value) for value in progress), default=0),
     )
 
 

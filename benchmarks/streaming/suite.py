@@ -74,7 +74,7 @@ def streaming_cases(options: StreamingOptions, progress: Progress) -> tuple[list
     spark = pk.spark_session(f"local[{options.cores}]", name="penstock bench", memory="4g", config=config)
     try:
         with tempfile.TemporaryDirectory(prefix="penstock-lake-") as folder:
-            cases = [_on_its_feed(each, options, spark, folder, progress) for each in QUESTIONS]
+            cases = [_on_its_feed(question, options, spark, folder, progress) for question in QUESTIONS]
             alone = [latency_figure(spark, options, Path(folder), progress)]
     finally:
         spark.stop()
@@ -139,7 +139,7 @@ def _note(outcome: Outcome, ran: Ran) -> None:
 
 def _same(one: Ran, two: Ran) -> bool:
     upto = last_start([one.answer, two.answer])
-    return agree(*(normalise(complete(each.answer, upto)) for each in (one, two)))
+    return agree(*(normalise(complete(run.answer, upto)) for run in (one, two)))
 
 
 def speed_figures(question: Question, outcomes: Sequence[Outcome]) -> list[Figure]:

@@ -80,7 +80,7 @@ def question_contenders(
         few = table.slice(0, max(1, table.num_rows // part))
         mine = penstock_contender(asked, few, threads, "Penstock" if part == 1 else f"Penstock, 1/{part}")
         theirs = [peer_contender(peer, few, threads) for peer in chosen if peer.part == part]
-        made += [replace(each, question=f"1/{part}", rows=few.num_rows) for each in (mine, *theirs)]
+        made += [replace(outcome, question=f"1/{part}", rows=few.num_rows) for outcome in (mine, *theirs)]
     return made
 
 

@@ -86,7 +86,7 @@ APPLICATIONS = (
 
 def keyed_cases(rows: int, repeat: int, peers: Sequence[str], progress: Progress) -> list[Case]:
     """Every application by 1,000 keys."""
-    return [keyed_case(each, rows, repeat, peers, progress) for each in APPLICATIONS]
+    return [keyed_case(application, rows, repeat, peers, progress) for application in APPLICATIONS]
 
 
 def keyed_case(asked: Keyed, rows: int, repeat: int, peers: Sequence[str], progress: Progress) -> Case:

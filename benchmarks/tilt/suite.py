@@ -41,7 +41,9 @@ def tilt_cases(
     """Memory alone, every application, some of them by key, then batches of every size."""
     # Whole patterns and windows: every contender then answers the same.
     rows = max(options.rows // 10_000, 1) * 10_000
-    cases = [application_case(each, rows, options, reference, progress) for each in APPLICATIONS]
+    cases = [
+        application_case(application, rows, options, reference, progress) for application in APPLICATIONS
+    ]
     by_key = keyed_cases(max(rows // ROWS_PART // KEYS, 1) * KEYS, options.repeat, options.peers, progress)
     alone = memory_cases(rows, options.repeat, options.threads, reference, progress)
     return [*alone, *cases, *by_key, *batch_cases(rows, options, progress)]
@@ -123,7 +125,7 @@ def peer_contender(name: str, make: Maker, tables: Sequence[pa.Table], threads: 
 
 def collect_contender(asked: Application, tables: Sequence[pa.Table], threads: int) -> Contender:
     """The whole query: intervals, in new memory. What it gives is tested elsewhere."""
-    part = [each.slice(0, max(1, each.num_rows // COLLECT_PART)) for each in tables]
+    part = [table.slice(0, max(1, table.num_rows // COLLECT_PART)) for table in tables]
     signal, engine = asked.signal(part), pk.Engine(threads=threads)
 
     def counted(answer: pa.Table) -> pa.Table:
@@ -182,11 +184,11 @@ def _reader() -> Reference | None:
 
 def batch_cases(rows: int, options: SuiteOptions, progress: Progress) -> list[Case]:
     """Trend by `run`, as a user gives it batches: a batch costs a push, unless small ones are gathered."""
-    asked = next(each for each in APPLICATIONS if each.name == "trend")
+    asked = next(application for application in APPLICATIONS if application.name == "trend")
     tables = asked.tables(rows)
     signal = asked.signal(tables)
     cases = []
-    for size in (each for each in BATCHES if each <= rows):
+    for size in (candidate for candidate in BATCHES if candidate <= rows):
         progress(f"batches of {size:,}")
         few = min(rows, size * MOST_BATCHES)
         batches = tables[0].slice(0, few).to_batches(max_chunksize=size)

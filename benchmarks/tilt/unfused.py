@@ -66,20 +66,20 @@ def unfused_run(signal: pk.Signal, tables: Sequence[pa.Table]) -> UnfusedRun | N
     program, streams = signal.graph.program(signal.name)
     sampled = {obj.name: obj.body for obj in program.objects if isinstance(obj.body, Sampled)}
     rest = [obj for obj in program.objects if obj.name not in sampled]
-    if not all(isinstance(each.body, Expression) for each in rest):
+    if not all(isinstance(this.body, Expression) for this in rest):
         return None
     time = time_of(streams[0].raw_plan)
     samples = {
         name: _named(program[name], body, rows_of(tables[int(body.input)])) for name, body in sampled.items()
     }
-    operators = [Operator(each, DenseSignals(_compiled(program, each, time))) for each in rest]
+    operators = [Operator(this, DenseSignals(_compiled(program, this, time))) for this in rest]
     same_rate = all(operator.signals.program.outputs_before(1000) == 1000 for operator in operators)
     return UnfusedRun(samples, operators) if same_rate else None
 
 
 def _named(this: Object, body: Sampled, rows: pa.RecordBatch) -> InputSamples:
     """The columns that an object samples, under its own names."""
-    names = [each.expr.name for each in body.fields if isinstance(each.expr, ColumnOf)]
+    names = [computed.expr.name for computed in body.fields if isinstance(computed.expr, ColumnOf)]
     return InputSamples(pa.RecordBatch.from_arrays([rows.column(name) for name in names], schema=this.schema))
 
 
@@ -88,11 +88,13 @@ def _compiled(program: Program, this: Object, time: Time) -> CompiledDense:
     read = [program[name] for name in sources_of(this.body)]
     inputs = tuple(
         Object(
-            each.name,
-            Sampled(str(i), (), tuple(Field(n, ColumnOf(n)) for n in each.schema.names)),
-            each.schema,
+            read_object.name,
+            Sampled(str(i), (), tuple(Field(n, ColumnOf(n)) for n in read_object.schema.names)),
+            read_object.schema,
         )
-        for i, each in enumerate(read)
+        for i, read_object in enumerate(read)
     )
     alone = replace(program, objects=(*inputs, this), output=this.name)
-    return CompiledDense(dense(alone, [(each.schema, time) for each in read]), KernelFactory(Compiler()))
+    return CompiledDense(
+        dense(alone, [(read_object.schema, time) for read_object in read]), KernelFactory(Compiler())
+    )

@@ -65,10 +65,10 @@ def test_the_function_sees_all_columns_of_the_rows_a_filter_lets_through() -> No
 
 
 def test_results_of_the_function_can_be_windowed_again() -> None:
-    each = (
+    made = (
         pk.from_arrow(EVENTS, time="t").window(10).apply(lambda rows: {"n": [rows.num_rows]}, {"n": "int64"})
     )
-    assert listed(each.window(pk.unbounded()).agg(total=pk.sum("n")).collect()) == [(9, 20, 4)]
+    assert listed(made.window(pk.unbounded()).agg(total=pk.sum("n")).collect()) == [(9, 20, 4)]
 
 
 def test_a_window_is_handed_over_once_when_it_is_complete() -> None:

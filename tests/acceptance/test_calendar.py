@@ -50,7 +50,7 @@ def test_parts_are_those_of_the_wall_clock_in_the_zone(zone: str) -> None:
     result = parts_of(moments, pa.timestamp("us", zone))
     local = [moment.astimezone(ZoneInfo(zone)) for moment in moments]
     for name, part in PARTS.items():
-        assert result[name].to_pylist() == [part(each) for each in local], name
+        assert result[name].to_pylist() == [part(value) for value in local], name
 
 
 @settings(max_examples=15, deadline=None)
@@ -61,7 +61,7 @@ def test_parts_are_those_of_the_wall_clock_in_the_zone(zone: str) -> None:
 def test_parts_of_naive_times_are_those_of_utc(moments: list[dt.datetime], unit: str) -> None:
     result = parts_of(moments, pa.timestamp(unit))
     for name, part in PARTS.items():
-        assert result[name].to_pylist() == [part(each) for each in moments], name
+        assert result[name].to_pylist() == [part(moment) for moment in moments], name
 
 
 def test_windows_of_a_day_are_days_of_utc_whatever_the_zone() -> None:

@@ -21,7 +21,7 @@ def at(text: str) -> datetime:
 
 
 def events(*moments: str) -> pa.Table:
-    return pa.table({"t": pa.array([at(each) for each in moments], pa.timestamp("s", "UTC"))})
+    return pa.table({"t": pa.array([at(moment) for moment in moments], pa.timestamp("s", "UTC"))})
 
 
 def _shown(table: pa.Table) -> list[tuple[str, str, int]]:

@@ -37,7 +37,7 @@ def _streams(samples: list[float | None]) -> list[pk.Stream]:
 
 
 def _at_samples(tables: list[pa.RecordBatch], many: int) -> dict[int, float]:
-    rows = [row for each in tables for row in each.to_pylist()]
+    rows = [row for table in tables for row in table.to_pylist()]
     return {
         t: row["value"]
         for row in rows

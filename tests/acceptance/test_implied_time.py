@@ -67,7 +67,7 @@ def test_the_count_of_rows_goes_on_over_batches_and_chunks(cut: int) -> None:
     parts = [TABLE.slice(0, cut), TABLE.slice(cut)]
     declared = pk.stream("ecg", TABLE.schema, time=pk.every(10)).window(20).agg(s=pk.sum("mv"))
     batches = [batch for part in parts for batch in part.combine_chunks().to_batches()]
-    got = [value for each in declared.run(batches) for value in each["s"].to_pylist()]
+    got = [value for batch in declared.run(batches) for value in batch["s"].to_pylist()]
     assert got == [3.0, 7.0, 5.0]
     chunked = pa.concat_tables(parts)
     assert declared.collect(chunked)["s"].to_pylist() == [3.0, 7.0, 5.0]
@@ -130,7 +130,7 @@ def test_a_cast_behind_a_filter_is_not_asked_of_rows_that_are_left_out(
 ) -> None:
     assert query.collect()[column].to_pylist() == values
     parts = READINGS.to_batches(max_chunksize=rows)
-    assert [value for each in query.run(parts) for value in each[column].to_pylist()] == values
+    assert [value for batch in query.run(parts) for value in batch[column].to_pylist()] == values
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
@@ -146,7 +146,7 @@ def test_the_time_is_written_and_put_on_a_calendar_like_any_other(rows: int) -> 
     ):
         assert sorted(query.collect()[column].to_pylist()) == sorted(values)
         found = [
-            v for each in query.run(TABLE.to_batches(max_chunksize=rows)) for v in each[column].to_pylist()
+            v for batch in query.run(TABLE.to_batches(max_chunksize=rows)) for v in batch[column].to_pylist()
         ]
         assert sorted(found) == sorted(values)
 

@@ -126,7 +126,7 @@ UNITS: dict[str, Callable[[pk.Stream, pk.Stream], pk.Stream]] = {
 def test_times_of_different_units_meet_in_the_finer_one(name: str) -> None:
     cast = SECONDS.set_column(0, "ts", SECONDS["ts"].cast(pa.timestamp("ns")))
     right = pk.from_arrow(NANOS, time="ts", name="right")
-    coarse, fine = (pk.from_arrow(each, time="ts", name="left", lateness="1s") for each in (SECONDS, cast))
+    coarse, fine = (pk.from_arrow(value, time="ts", name="left", lateness="1s") for value in (SECONDS, cast))
     assert UNITS[name](coarse, right).collect().equals(UNITS[name](fine, right).collect())
     assert UNITS[name](coarse, right).schema == UNITS[name](fine, right).schema
 
@@ -140,6 +140,8 @@ def test_times_of_different_units_meet_in_the_finer_one(name: str) -> None:
     ],
 )
 def test_times_that_were_counted_with_keep_their_unit(counted: Callable[[pk.Stream], pk.Stream]) -> None:
-    left, right = (pk.from_arrow(each, time="ts", name=str(each.column_names)) for each in (SECONDS, NANOS))
+    left, right = (
+        pk.from_arrow(batch, time="ts", name=str(batch.column_names)) for batch in (SECONDS, NANOS)
+    )
     with pytest.raises(pk.SchemaMismatchError, match="count differently"):
         counted(left).join_asof(right, by="k")

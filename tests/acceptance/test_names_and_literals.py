@@ -66,7 +66,7 @@ def test_words_of_the_api_are_names_like_any_other(name: str) -> None:
     )
     data = {name: table, "more": table}
     assert made.collect(data)[name].to_pylist() == [12]
-    assert [row for each in made.run(data) for row in each[name].to_pylist()] == [12]
+    assert [row for batch in made.run(data) for row in batch[name].to_pylist()] == [12]
 
 
 @pytest.mark.parametrize("name", ["self", "predicates", "values"])

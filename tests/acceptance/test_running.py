@@ -30,9 +30,9 @@ def batch(
 def sums(batches: Iterable[pa.RecordBatch]) -> list[tuple[int, int, int]]:
     """List (start, end, total) of result batches in their order."""
     rows = []
-    for each in batches:
-        bounds = [each[name].cast(pa.int64()).to_pylist() for name in ("window_start", "window_end")]
-        rows += list(zip(*bounds, each["s"].to_pylist(), strict=True))
+    for table in batches:
+        bounds = [table[name].cast(pa.int64()).to_pylist() for name in ("window_start", "window_end")]
+        rows += list(zip(*bounds, table["s"].to_pylist(), strict=True))
     return rows
 
 
@@ -185,9 +185,9 @@ def test_any_number_of_threads_gives_the_same_windows(threads: int) -> None:
 
 def test_results_of_a_run_have_the_schema_of_the_query_even_when_empty() -> None:
     made = query(by="k")
-    for each in made.run([batch([0, 12]), batch([])]):
-        assert each.schema.equals(made.schema)
-    assert list(made.run([])) == [] or all(each.num_rows == 0 for each in made.run([]))
+    for value in made.run([batch([0, 12]), batch([])]):
+        assert value.schema.equals(made.schema)
+    assert list(made.run([])) == [] or all(table.num_rows == 0 for table in made.run([]))
 
 
 def test_windows_of_different_keys_close_together() -> None:
@@ -209,7 +209,7 @@ def test_row_queries_stream_through() -> None:
     doubled = pk.stream("events", SCHEMA, time="ts").filter(pk.col("v") > 1).with_columns(w=pk.col("v") * 2)
     with doubled.open() as live:
         made = live.push(batch([0, 1], values=[1, 5]))
-        assert [row for each in made for row in each["w"].to_pylist()] == [10]
+        assert [row for table in made for row in table["w"].to_pylist()] == [10]
 
 
 def test_a_batch_of_another_schema_is_refused() -> None:
@@ -219,7 +219,7 @@ def test_a_batch_of_another_schema_is_refused() -> None:
 
 def test_keys_that_come_and_go_over_many_windows() -> None:
     batches = [batch([10 * i] * 3, [f"k{i}", f"k{i + 1}", "stays"]) for i in range(300)]
-    rows = [row for each in query(by="k").run(batches) for row in each.to_pylist()]
+    rows = [row for table in query(by="k").run(batches) for row in table.to_pylist()]
     assert len(rows) == 900
     assert {row["s"] for row in rows} == {1}
 

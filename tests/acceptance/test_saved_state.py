@@ -157,7 +157,7 @@ def test_a_run_stopped_anywhere_and_taken_up_by_any_engine_gives_what_it_would_h
     wanted, counted = in_one_life(query, rows)
     stops = data.draw(st.sets(st.integers(0, len(rows) - 1), min_size=1))
     engines = data.draw(st.lists(st.sampled_from(sorted(ENGINES)), min_size=2, max_size=3))
-    found, counted_again = in_several_lives(query, rows, stops, [ENGINES[each] for each in engines])
+    found, counted_again = in_several_lives(query, rows, stops, [ENGINES[engine] for engine in engines])
     order = list if name in IN_ORDER else sorted
     assert order(cells(found)) == order(cells(wanted))
     assert counted_again == counted
@@ -253,12 +253,12 @@ def test_a_live_query_is_saved_to_a_file_and_opened_from_it(tmp_path: Path) -> N
 def test_a_run_goes_on_from_a_file_and_is_saved_to_it_again(tmp_path: Path) -> None:
     path = tmp_path / "totals.state"
     first = TOTALS.run([batch(1, 2), batch(3, 11)], final=False)
-    assert [each["s"].to_pylist() for each in first] == [[6]]
+    assert [table["s"].to_pylist() for table in first] == [[6]]
     first.save(path)
     second = TOTALS.run([batch(12, 30)], state=path, final=False)
-    assert [each["s"].to_pylist() for each in second] == [[23]]
+    assert [table["s"].to_pylist() for table in second] == [[23]]
     second.save(path)
-    assert [each["s"].to_pylist() for each in TOTALS.run([batch(31)], state=path)] == [[61]]
+    assert [table["s"].to_pylist() for table in TOTALS.run([batch(31)], state=path)] == [[61]]
 
 
 def test_a_file_can_be_read_by_its_owner_alone_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_a_file_can_be_read_by_its_owner_alone_and_nothing_is_left_beside_it(tmp
     for _ in range(2):
         TOTALS.open().save(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert [each.name for each in tmp_path.iterdir()] == ["totals.state"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["totals.state"]
 
 
 def test_a_save_that_fails_leaves_the_old_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

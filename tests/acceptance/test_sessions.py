@@ -25,11 +25,11 @@ def listed(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def pushed(live: Any, *rows: tuple[int, str, int]) -> list[tuple[Any, ...]]:
-    return [each for batch in live.push(clicks(*rows)) for each in listed(pa.Table.from_batches([batch]))]
+    return [value for batch in live.push(clicks(*rows)) for value in listed(pa.Table.from_batches([batch]))]
 
 
 def finished(live: Any) -> list[tuple[Any, ...]]:
-    return [each for batch in live.finish() for each in listed(pa.Table.from_batches([batch]))]
+    return [value for batch in live.finish() for value in listed(pa.Table.from_batches([batch]))]
 
 
 def test_a_session_lasts_from_its_first_row_to_a_gap_behind_its_last() -> None:

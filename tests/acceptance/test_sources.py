@@ -200,7 +200,7 @@ def test_one_query_takes_data_of_different_forms_in_turn() -> None:
     huge = TABLE.set_column(2, "v", pa.array([2**62, 2**62 - 1, 0, 0]))
     coded = TABLE.set_column(1, "k", TABLE["k"].dictionary_encode())
     answers = [
-        query.collect(each)["s"].to_pylist()
-        for each in (TABLE, with_nulls, huge, coded, TABLE.slice(1), TABLE)
+        query.collect(value)["s"].to_pylist()
+        for value in (TABLE, with_nulls, huge, coded, TABLE.slice(1), TABLE)
     ]
     assert answers == [[7], [5], [2**63 - 1], [7], [6], [7]]

@@ -94,7 +94,7 @@ def test_the_join_benchmark_saves_a_run(penstock, small_joins, tmp_path):
     result = penstock("bench", "iawj", "--quick", "--threads", "1", "--json", path)
     assert result.exit_code == 0, result.output
     document = json.loads(path.read_text())
-    assert all(each["agree"] for each in (*document["real"], *document["at_rest"], *document["rest"]))
+    assert all(row["agree"] for row in (*document["real"], *document["at_rest"], *document["rest"]))
     assert any("within 15 %" in figure["name"] for figure in document["figures"])
 
 

@@ -52,10 +52,10 @@ def clock_of(step):
 @pytest.mark.parametrize("make", REAL)
 def test_a_workload_brings_all_its_rows_within_the_window(make):
     made = make(0.01)
-    for each in (made.left, made.right):
-        assert each.arrived[-1] == each.rows == len(each.codes)
-        assert (np.diff(each.arrived) >= 0).all()
-        assert len(each.arrived) == max(made.window_ms, 1)
+    for value in (made.left, made.right):
+        assert value.arrived[-1] == value.rows == len(value.codes)
+        assert (np.diff(value.arrived) >= 0).all()
+        assert len(value.arrived) == max(made.window_ms, 1)
 
 
 def test_micro_keys_have_the_duplicates_and_skews_asked_for():
@@ -63,7 +63,7 @@ def test_micro_keys_have_the_duplicates_and_skews_asked_for():
     assert len(np.unique(unique)) == 1000
     assert set(np.unique(tenfold, return_counts=True)[1]) == {10}
     skewed = Micro(100, 100, key_skew=1.6, window_ms=10).make("")
-    hottest = [int(np.bincount(each.codes).argmax()) for each in (skewed.left, skewed.right)]
+    hottest = [int(np.bincount(value.codes).argmax()) for value in (skewed.left, skewed.right)]
     assert hottest[0] == hottest[1]
     early = Micro(100, 100, time_skew=1.6, window_ms=10).make("").left.arrived
     assert early[0] > 500
@@ -202,8 +202,8 @@ def test_the_suite_prints_saves_and_draws_every_figure(small, field, tmp_path):
         assert text in printed
     assert "DIFFER" not in printed
     document = json.loads(json.dumps(document_of(report, "now", {"cpu": "a test"})))
-    assert {each["number"] for each in document["knobs"]} == {15, 16, 17, 18}
-    assert {each["met"] for each in document["figures"] if "25 GB/s" in each["name"]} == {True}
+    assert {row["number"] for row in document["knobs"]} == {15, 16, 17, 18}
+    assert {row["met"] for row in document["figures"] if "25 GB/s" in row["name"]} == {True}
     assert len(document["auto"]) == 2 * 3 + 2 + len(list(grid_in_order()))
     path = tmp_path / "joins.png"
     save_join_plot(path, document)
@@ -221,7 +221,7 @@ def test_the_figure_at_rest_is_scaled_to_a_core_that_reads_25_gb_a_second(field)
 
 
 def test_windows_are_scaled_and_rates_stay():
-    whole, tenth = ([micro for each in sweeps(scale) for _, micro in each.points] for scale in (1.0, 0.1))
+    whole, tenth = ([micro for sweep in sweeps(scale) for _, micro in sweep.points] for scale in (1.0, 0.1))
     for one, other in zip(whole, tenth, strict=True):
         assert (one.left_rate, one.right_rate) == (other.left_rate, other.right_rate)
         assert other.window_ms == one.window_ms // 10

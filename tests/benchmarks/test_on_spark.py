@@ -41,7 +41,7 @@ def test_polars_gives_the_quote_that_penstock_gives(tmp_path: Path) -> None:
     market.write_market(tmp_path, 11_000, 10)
     there, here, polars = market.as_of(None, str(tmp_path))
     assert (there.name, polars.name) == (q.ON_SPARK, q.POLARS)
-    answers = [normalise(each.to_table(each.run())) for each in (here, polars)]
+    answers = [normalise(contender.to_table(contender.run())) for contender in (here, polars)]
     assert answers[0].num_rows == 1_000 and agree(*answers)
 
 
@@ -57,7 +57,7 @@ def test_ratios_are_taken_of_right_answers_only() -> None:
     assert [figure.value for figure in ratios(first, 1_000, GOOD)] == [10.0, 10.0, 2.0, 2.0, 0.5, 0.5]
     assert [figure.target for figure in ratios(first, 1_000, GOOD)] == [6.0, None, 1.5, None, 0.7, None]
     wrong = [outcome(q.ON_SPARK, 2.0, agrees=False), *GOOD[1:]]
-    assert all(isinstance(each, Figure) and each.value is None for each in ratios(first, 1_000, wrong))
+    assert all(isinstance(ratio, Figure) and ratio.value is None for ratio in ratios(first, 1_000, wrong))
 
 
 def test_who_was_asked_about_fewer_rows_is_compared_by_rows_a_second() -> None:
@@ -74,5 +74,5 @@ def test_planning_is_timed_over_real_footers(tmp_path: Path) -> None:
 
 def test_a_single_question_can_be_asked() -> None:
     assert len(SparkOptions(10, 10, 3).questions) > 3
-    assert [each.name for each in SparkOptions(10, 10, 3, only="as-of").questions] == ["as-of join"]
+    assert [question.name for question in SparkOptions(10, 10, 3, only="as-of").questions] == ["as-of join"]
     assert SparkOptions(10, 10, 3, only="no such").questions == []

@@ -59,11 +59,11 @@ def test_an_answer_that_differs_gives_no_figure() -> None:
 def test_files_of_a_feed_cover_as_much_time_each_and_are_read_in_that_order(tmp_path: Path) -> None:
     path = write_feed(tmp_path, 10, [3, 5, 2])
     found = live_files(path, None, None).listed()
-    times = [pq.read_table(each.path)["ts"].cast(pa.int64()).to_pylist() for each in found]
-    assert [len(each) for each in times] == [3, 5, 2]
-    steps = [[(time - START_US) // STEP_US for time in each] for each in times]
+    times = [pq.read_table(value.path)["ts"].cast(pa.int64()).to_pylist() for value in found]
+    assert [len(time) for time in times] == [3, 5, 2]
+    steps = [[(time - START_US) // STEP_US for time in tick] for tick in times]
     assert steps == [[0, 1, 2], [5, 6, 7, 8, 9], [10, 12]]
-    assert [each for file in times for each in file] == [
+    assert [value for file in times for value in file] == [
         START_US + STEP_US * step for file in steps for step in file
     ]
 

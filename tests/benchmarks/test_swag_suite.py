@@ -49,7 +49,9 @@ def printed(cases):
 def test_a_point_compares_the_kernel_with_both_forms_of_the_reference(reference, subject):
     data = numbers(Shape.RANDOM, subject.dtype, ROWS)
     case = sweeps.count_case(subject, data, replace(POINT, bar=BAR), reference, 3, silent)
-    kernels = [each for each in case.outcomes if each.name not in (sweeps.READ, sweeps.COLLECT)]
+    kernels = [
+        candidate for candidate in case.outcomes if candidate.name not in (sweeps.READ, sweeps.COLLECT)
+    ]
     assert [(outcome.name, outcome.agrees) for outcome in kernels] == [
         (sweeps.CPP, True),
         (sweeps.PAPER, True),
@@ -136,7 +138,9 @@ def test_overlap_is_compared_with_tumbling():
 
 def test_a_quick_run_leaves_out_points_but_no_bar():
     options = SuiteOptions(4_000_000)
-    full, quick = (list(points(MAIN[0], each)) for each in (options, replace(options, quick=True)))
+    full, quick = (
+        list(points(MAIN[0], suite_options)) for suite_options in (options, replace(options, quick=True))
+    )
     assert len(quick) < len(full)
     assert [point.bar for point in quick if point.bar] == [170, 820, 2_600, 5_000, 4_900]
     assert {point.name for point in quick} <= {point.name for point in full}

@@ -39,22 +39,26 @@ def test_a_peers_query_runs_when_it_is_called_and_not_before() -> None:
     assert ran == [10, 10]
 
 
-@pytest.mark.parametrize("asked", APPLICATIONS, ids=lambda each: each.name)
+@pytest.mark.parametrize("asked", APPLICATIONS, ids=lambda application: application.name)
 def test_everyone_who_can_answer_an_application_gives_the_same(asked) -> None:
     options = SuiteOptions(ROWS, 3, 2, ("polars", "pandas"))
     case = application_case(asked, ROWS, options, load_tilt(), quiet)
-    answered = [each for each in case.outcomes if not each.error]
-    assert all(each.agrees for each in answered)
-    assert {each.error for each in case.outcomes if each.error and "No module" not in each.error} <= {None}
+    answered = [outcome for outcome in case.outcomes if not outcome.error]
+    assert all(outcome.agrees for outcome in answered)
+    assert {
+        outcome.error for outcome in case.outcomes if outcome.error and "No module" not in outcome.error
+    } <= {None}
     assert len(answered) >= 3
 
 
-@pytest.mark.parametrize("asked", keyed.APPLICATIONS, ids=lambda each: each.name)
+@pytest.mark.parametrize("asked", keyed.APPLICATIONS, ids=lambda application: application.name)
 def test_data_frames_give_the_same_by_key(asked) -> None:
     case = keyed.keyed_case(asked, 30 * keyed.KEYS, 3, ("polars",), quiet)
-    answered = [each for each in case.outcomes if not each.error]
-    assert all(each.agrees for each in answered)
-    assert {each.error for each in case.outcomes if each.error and "No module" not in each.error} <= {None}
+    answered = [outcome for outcome in case.outcomes if not outcome.error]
+    assert all(outcome.agrees for outcome in answered)
+    assert {
+        outcome.error for outcome in case.outcomes if outcome.error and "No module" not in outcome.error
+    } <= {None}
     assert case.figures[0].value
 
 
@@ -92,7 +96,7 @@ def test_the_reference_loops_agree_with_numpy() -> None:
 
 
 def test_every_peer_belongs_to_an_application() -> None:
-    assert set(PEERS) <= {each.name for each in APPLICATIONS}
+    assert set(PEERS) <= {application.name for application in APPLICATIONS}
 
 
 def test_without_batches_there_is_no_figure_of_them() -> None:

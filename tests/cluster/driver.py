@@ -32,13 +32,13 @@ def main(request: str) -> None:
             reported["unshipped"] = error_of(lambda: of_files(asked["ordered"])["tumbling"].to_spark(spark))
             pk.ship(spark, asked["archive"])
         reported["executors"] = [
-            [each.penstock, each.obstacle(streaming=True), dict(each.paths)]
-            for each in survey(spark, [asked["ordered"], asked["ordered"] + "/none"])
+            [executor.penstock, executor.obstacle(streaming=True), dict(executor.paths)]
+            for executor in survey(spark, [asked["ordered"], asked["ordered"] + "/none"])
         ]
         for name in asked["queries"]:
             run(asked, spark, name, out)
         reported["warnings"] = (
-            [str(each.message) for each in stream(asked, spark, out)] if asked["stream"] else []
+            [str(value.message) for value in stream(asked, spark, out)] if asked["stream"] else []
         )
     finally:
         spark.stop()
@@ -87,7 +87,11 @@ def stream(asked: dict[str, Any], spark: Any, out: Path) -> list[Any]:
     started = writer.option("checkpointLocation", asked["checkpoint"]).trigger(availableNow=True).start()
     started.awaitTermination()
     write(spark.table("streamed").toArrow(), out, "stream")
-    return [each for each in caught if issubclass(each.category, pk.SparkSettingWarning)]
+    return [
+        warning_message
+        for warning_message in caught
+        if issubclass(warning_message.category, pk.SparkSettingWarning)
+    ]
 
 
 def write(table: pa.Table, out: Path, name: str) -> None:

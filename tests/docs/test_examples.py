@@ -87,7 +87,7 @@ FILE_NAME = re.compile(r"`((?:src|tests|docs|scripts)/[\w./-]+|\w+/[\w/]+\.py)`"
 def test_every_file_a_guide_names_exists(path: Path) -> None:
     named = FILE_NAME.findall(path.read_text(encoding="utf-8"))
     assert named
-    assert [each for each in named if not exists(each)] == []
+    assert [value for value in named if not exists(value)] == []
 
 
 def exists(name: str) -> bool:
@@ -101,5 +101,5 @@ def test_the_readme_shows_a_quick_start_of_at_most_twenty_lines() -> None:
 
 @pytest.mark.parametrize("name", re.findall(r"^([a-z]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
 def test_every_make_target_is_documented(name: str) -> None:
-    guides = "".join((ROOT / each).read_text(encoding="utf-8") for each in ("README.md", "CONTRIBUTING.md"))
+    guides = "".join((ROOT / text).read_text(encoding="utf-8") for text in ("README.md", "CONTRIBUTING.md"))
     assert f"make {name}" in guides

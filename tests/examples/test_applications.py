@@ -35,8 +35,8 @@ N = 400
 def values(gaps: float = 0.0) -> list[float | None]:
     """Whole numbers: their sums are exact, so that comparing means depends on no rounding."""
     rng = np.random.default_rng(5)
-    found = [float(each) for each in rng.integers(-50, 50, N)]
-    return [None if rng.random() < gaps else each for each in found]
+    found = [float(integer) for integer in rng.integers(-50, 50, N)]
+    return [None if rng.random() < gaps else value for value in found]
 
 
 def signal_of(data: list[float | None], period: int = 1) -> pk.Signal:
@@ -132,7 +132,7 @@ def test_fraud_compares_with_the_payments_before() -> None:
     x = [abs(v) % 20 for v in values() if v is not None]
     x[100::37] = [500.0] * len(x[100::37])
     got = at_ticks(fraud(signal_of(x), 1, 60), range(N))
-    assert [bool(each) for each in got] == suspects(x, 60)
+    assert [bool(value) for value in got] == suspects(x, 60)
     assert sum(suspects(x, 60)) > 3
 
 
@@ -172,7 +172,7 @@ def test_pan_tompkins_finds_the_beats(seed: int) -> None:
     x, times = electrocardiogram(60, seed)
     ecg = pk.from_arrow(pa.table({"mv": x}), time=pk.every("5ms")).signal("mv")
     found = beats(ecg).where(lambda beat: beat).collect()
-    starts = np.array([each.value / 1e6 for each in found["start"]])
+    starts = np.array([value.value / 1e6 for value in found["start"]])
     starts = starts[(starts > times[0] - 0.3) & (starts < times[-1] + 0.5)]
     delay = float(np.median([np.min(np.abs(starts - beat)) for beat in times]))
     hits = [beat for beat in times if np.min(np.abs(starts - delay - beat)) < 0.1]

@@ -120,7 +120,9 @@ class Campaign:
 
     def _uncommitted(self, folder: Path) -> None:
         """Be the crash between the sink's commit and Spark's: the last batch comes again."""
-        found = [each for each in (folder / "checkpoint" / "commits").glob("[0-9]*") if each.name.isdigit()]
+        found = [
+            entry for entry in (folder / "checkpoint" / "commits").glob("[0-9]*") if entry.name.isdigit()
+        ]
         if found:
             newest = max(found, key=lambda path: int(path.name))
             newest.unlink()

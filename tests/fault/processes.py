@@ -55,16 +55,16 @@ def living() -> Iterator[tuple[Found, int]]:
 
 def members(leader: int) -> list[Found]:
     """List the living processes of a session."""
-    return [each for each, session in living() if session == leader]
+    return [process for process, session in living() if session == leader]
 
 
 def below(pid: int) -> list[Found]:
     """List the children of a process, and theirs."""
-    found, alive = [], [each for each, _ in living()]
+    found, alive = [], [process for process, _ in living()]
     parents = {pid}
-    while some := [each for each in alive if each.parent in parents and each not in found]:
+    while some := [process for process in alive if process.parent in parents and process not in found]:
         found += some
-        parents = {each.pid for each in some}
+        parents = {process.pid for process in some}
     return found
 
 
@@ -74,9 +74,9 @@ def victims(leader: int, kind: str) -> list[int]:
         return [leader]
     alive = members(leader)
     if kind == "jvm":
-        return [each.pid for each in alive if "java" in each.command.split(" ")[0]]
-    daemons = {each.pid for each in alive if f"-m {DAEMON}" in each.command}
-    return [each.pid for each in alive if each.pid in daemons and each.parent in daemons]
+        return [process.pid for process in alive if "java" in process.command.split(" ")[0]]
+    daemons = {process.pid for process in alive if f"-m {DAEMON}" in process.command}
+    return [process.pid for process in alive if process.pid in daemons and process.parent in daemons]
 
 
 def kill(pid: int) -> bool:
@@ -90,8 +90,8 @@ def kill(pid: int) -> bool:
 
 def kill_all(process: subprocess.Popen[bytes]) -> None:
     """Make sure that nothing of a driver lives on."""
-    for each in members(process.pid):
-        kill(each.pid)
+    for member in members(process.pid):
+        kill(member.pid)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

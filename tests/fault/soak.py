@@ -152,8 +152,8 @@ def _sample(samples: Samples, query: Any) -> None:
     if progress is None or not progress.observedMetrics:
         return
     alive = below(os.getpid())
-    java = [each.pid for each in alive if "java" in each.command.split(" ")[0]]
-    workers = [each.pid for each in alive if each.pid not in java]
+    java = [process.pid for process in alive if "java" in process.command.split(" ")[0]]
+    workers = [process.pid for process in alive if process.pid not in java]
     memory, files = measured([os.getpid(), *workers])
     heap, open_in_java = measured(java)
     state = next(iter(progress.observedMetrics.values())).state_bytes or 0

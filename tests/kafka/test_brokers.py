@@ -124,8 +124,8 @@ def test_a_query_of_spark_outlives_its_broker_while_it_runs(spark: Any, broker: 
 def read_all(query: Any, many: int) -> None:
     """Wait until so many rows have been read."""
     for _ in range(240):
-        counts = [each.observedMetrics for each in query.recentProgress if each.observedMetrics]
-        if sum(next(iter(each.values())).read for each in counts) >= many:
+        counts = [progress.observedMetrics for progress in query.recentProgress if progress.observedMetrics]
+        if sum(next(iter(count.values())).read for count in counts) >= many:
             return
         if query.exception() is not None:
             raise query.exception()

@@ -93,10 +93,12 @@ def test_spark_goes_on_after_restarts_of_the_query_and_of_the_broker(
     )
     last = run_once()
     counts = [
-        next(iter(each.observedMetrics.values())) for each in last.recentProgress if each.observedMetrics
+        next(iter(progress.observedMetrics.values()))
+        for progress in last.recentProgress
+        if progress.observedMetrics
     ]
-    assert sum(each.read for each in counts) == 252
-    assert sum(each.late for each in counts) == 0
+    assert sum(count.read for count in counts) == 252
+    assert sum(count.late for count in counts) == 0
     found = deltalake.DeltaTable(str(tmp_path / "table")).to_pyarrow_table()
     want = expected(400)
     assert_same(want, found.select(want.column_names).cast(want.schema), "on Spark")

@@ -42,6 +42,6 @@ def imports_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
-                yield from ((node.lineno, each.name) for each in names)
+                yield from ((node.lineno, name.name) for name in names)
             case ast.ImportFrom(module=str(module), level=0):
                 yield node.lineno, module

@@ -20,14 +20,18 @@ OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEP
 
 def modules() -> list[str]:
     packages = (pk, benchmarks)
-    found = [each for own in packages for each in pkgutil.walk_packages(own.__path__, f"{own.__name__}.")]
+    found = [
+        package for own in packages for package in pkgutil.walk_packages(own.__path__, f"{own.__name__}.")
+    ]
     left_out = ("penstock.spark", "penstock.__main__", "benchmarks.__main__")
-    return sorted(each.name for each in found if not each.name.startswith(left_out))
+    return sorted(module_info.name for module_info in found if not module_info.name.startswith(left_out))
 
 
 def examples_of(name: str) -> list[doctest.DocTest]:
     module = importlib.import_module(name)
-    return [each for each in doctest.DocTestFinder(exclude_empty=True).find(module) if each.examples]
+    return [
+        doc_test for doc_test in doctest.DocTestFinder(exclude_empty=True).find(module) if doc_test.examples
+    ]
 
 
 @pytest.mark.parametrize("name", ["penstock", *modules()])
@@ -61,7 +65,7 @@ def needs_example(name: str) -> bool:
     return not (inspect.isclass(value) and issubclass(value, Exception))
 
 
-@pytest.mark.parametrize("name", [each for each in public_names() if needs_example(each)])
+@pytest.mark.parametrize("name", [name for name in public_names() if needs_example(name)])
 def test_every_public_name_shows_an_example(name: str) -> None:
     assert ">>>" in (inspect.getdoc(getattr(pk, name)) or ""), f"pk.{name} shows no example"
 
@@ -73,9 +77,11 @@ def test_every_public_name_exists() -> None:
 
 def test_every_error_of_ours_can_be_caught_by_its_public_name() -> None:
     classes = [
-        each for _, each in inspect.getmembers(errors, inspect.isclass) if each.__module__ == errors.__name__
+        error
+        for _, error in inspect.getmembers(errors, inspect.isclass)
+        if error.__module__ == errors.__name__
     ]
-    assert [each.__name__ for each in classes if getattr(pk, each.__name__, None) is not each] == []
+    assert [error.__name__ for error in classes if getattr(pk, error.__name__, None) is not error] == []
 
 
 def test_every_file_opens_with_what_is_in_it() -> None:

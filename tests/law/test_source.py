@@ -41,8 +41,8 @@ def test_every_excuse_for_a_long_file_is_still_needed() -> None:
 
 def function_lengths() -> list[int]:
     nodes = (node for path in python_files() for node in ast.walk(tree_of(path)))
-    functions = (each for each in nodes if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
-    return [(each.end_lineno or each.lineno) - each.lineno + 1 for each in functions]
+    functions = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return [(function.end_lineno or function.lineno) - function.lineno + 1 for function in functions]
 
 
 def test_half_of_all_functions_have_at_most_eight_lines_and_few_over_forty() -> None:

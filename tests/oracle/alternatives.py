@@ -25,16 +25,16 @@ SETTINGS = (
 def alternatives(program: ir.Program, sources: Sequence[Source], mode: ph.Mode) -> list[ph.Plan]:
     """Return the plan of a program, then every plan that differs in one setting or in the choice of one node."""
     plan = physical(program, sources, mode, Settings())
-    by_setting = (physical(program, sources, mode, each) for each in SETTINGS)
+    by_setting = (physical(program, sources, mode, settings) for settings in SETTINGS)
     by_node = (
-        verify(replace(plan, nodes=tuple(other if each is node else each for each in plan.nodes)))
+        verify(replace(plan, nodes=tuple(other if kept is node else kept for kept in plan.nodes)))
         for node in plan.nodes
         for other in _others(node, mode)
     )
     found = [plan]
-    for each in (*by_setting, *by_node):
-        if each not in found:
-            found.append(each)
+    for candidate in (*by_setting, *by_node):
+        if candidate not in found:
+            found.append(candidate)
     return found
 
 

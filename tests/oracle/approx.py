@@ -42,9 +42,9 @@ def rounded(value: float, error: float) -> Approx:
 
 def total(values: list[float | Approx]) -> Approx:
     """Add exactly, allowing the promised error; an overflowing sum of magnitudes promises nothing."""
-    plain = [value_of(each) for each in values]
+    plain = [value_of(value) for value in values]
     special = [x for x in plain if not math.isfinite(x)]
-    error = sum(error_of(each) for each in values)
+    error = sum(error_of(value) for value in values)
     if math.isinf(error):
         return Approx(0.0, math.inf)
     if special:

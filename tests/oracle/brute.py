@@ -57,7 +57,7 @@ def evaluate(node: d.Node, row: Cells, group: list[Cells] | None = None) -> Cell
             return evaluate(chosen, row, group)
         case d.IsIn(arg=arg, values=values):
             cell = evaluate(arg, row, group)
-            return None if cell is None else any(compare("==", cell, each.value) for each in values)
+            return None if cell is None else any(compare("==", cell, value.value) for value in values)
         case d.Agg():
             assert group is not None
             return aggregate(node, group)

@@ -18,7 +18,7 @@ PARTS = frozenset({"year", "month", "day", "hour", "minute", "second", "weekday"
 
 def build(query: d.Query, datasets: tuple[Dataset, ...], bound: bool = True, lateness: int = 0) -> Any:
     """Build the query over the datasets' tables, or over declared streams of their names."""
-    made: dict[str, Any] = {each.name: _source(each, bound, lateness) for each in datasets}
+    made: dict[str, Any] = {dataset.name: _source(dataset, bound, lateness) for dataset in datasets}
     return build_over(query, made)
 
 

@@ -60,7 +60,7 @@ def streamed_and_counted(
 ) -> tuple[pa.Table, pk.Metrics]:
     """Run incrementally with a lateness in ticks."""
     query = build(case.query, case.datasets, bound=False, lateness=lateness)
-    run = query.run({name: iter(each) for name, each in batches.items()}, engine=engine)
+    run = query.run({name: iter(batch) for name, batch in batches.items()}, engine=engine)
     return pa.Table.from_batches(list(run), query.schema), run.metrics
 
 

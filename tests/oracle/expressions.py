@@ -179,7 +179,7 @@ class Grower:
         name, dtype = Col(column.name), column.type
         if pa.types.is_boolean(dtype):
             return name
-        twins = [each for each in self.columns if each.type == dtype and each.exact]
+        twins = [candidate for candidate in self.columns if candidate.type == dtype and candidate.exact]
         other: Node = Col(self.pick(twins).name) if self.draw(st.booleans()) else self.literal(dtype)
         return Op(self.pick(COMPARE), (name, other))
 

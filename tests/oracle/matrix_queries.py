@@ -93,9 +93,9 @@ def _step(step: Step, source: Any, scales: bool) -> Any:
 
 
 def _named(fields: dict[str, Field], scales: bool) -> dict[str, Any]:
-    named = {name: each.expr for name, each in fields.items()}
+    named = {name: spec.expr for name, spec in fields.items()}
     if scales:
-        named |= {f"scale_{name}": each.scale for name, each in fields.items() if each.scale is not None}
+        named |= {f"scale_{name}": spec.scale for name, spec in fields.items() if spec.scale is not None}
     return named
 
 
@@ -215,8 +215,8 @@ def fields(draw: st.DrawFn, exact: bool = False) -> dict[str, Field]:
     kinds = draw(st.lists(st.sampled_from(EXACT if exact else KINDS), min_size=1, max_size=4))
     made = [kind(draw, _where(draw)) for kind in kinds]
     if exact:
-        made = [each for each in made if "list(" not in repr(each)] or [Field(pk.count())]
-    return {f"c{place}": each for place, each in enumerate(made)}
+        made = [spec for spec in made if "list(" not in repr(spec)] or [Field(pk.count())]
+    return {f"c{place}": spec for place, spec in enumerate(made)}
 
 
 # --- windows ------------------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ def cases(draw: st.DrawFn, order: bool = True) -> Case:
 
 def _having(draw: st.DrawFn, step: Windowed | Rolling) -> tuple[Step, ...]:
     """Filter results, by what is known exactly."""
-    names = [name for name, each in step.fields.items() if each.scale is None]
+    names = [name for name, spec in step.fields.items() if spec.scale is None]
     if not names or (isinstance(step, Rolling) and len(step.sizes) > 1) or draw(st.integers(0, 2)):
         return ()
     return (Keep(pk.col(draw(st.sampled_from(names))).is_not_null()),)
@@ -312,7 +312,7 @@ def _representatives(draw: st.DrawFn, by: tuple[str, ...]) -> dict[str, Field]:
 def _first_step(draw: st.DrawFn, time: TimeSpec) -> Windowed | Rolling:
     step = draw(st.sampled_from([windowed, windowed, rolling]))(draw, time, True)
     if step.rows:
-        return replace(step, fields={f"a{place}": each for place, each in enumerate(step.fields.values())})
+        return replace(step, fields={f"a{place}": spec for place, spec in enumerate(step.fields.values())})
     step = replace(step, fields=_representatives(draw, step.by))
     return replace(step, sizes=step.sizes[:1]) if isinstance(step, Rolling) else step
 

@@ -19,7 +19,7 @@ class Case:
 
     @property
     def tables(self) -> dict[str, pa.Table]:
-        return {each.name: each.table for each in self.datasets}
+        return {dataset.name: dataset.table for dataset in self.datasets}
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,7 +244,7 @@ def datasets(draw: st.DrawFn, name: str = "events") -> Dataset:
     """Draw a source of one to five columns besides time."""
     spec = draw(time_specs())
     names = draw(st.lists(st.sampled_from(AWKWARD_NAMES), min_size=1, max_size=5, unique=True))
-    columns = tuple(draw(column_specs(each)) for each in names)
+    columns = tuple(draw(column_specs(column)) for column in names)
     return Dataset(name, draw(tables(spec, columns)), spec, columns)
 
 

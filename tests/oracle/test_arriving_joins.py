@@ -99,7 +99,7 @@ def test_a_pair_is_given_with_its_later_row_while_the_window_is_open(algorithm) 
 def test_a_lazy_algorithm_waits() -> None:
     live = query_of(EMPTY, window=100, algorithm="npj").open()
     assert live.push(batch("a", (1, 7, 1))) == [] and live.push(batch("b", (3, 7, 5))) == []
-    assert sum(each.num_rows for each in live.finish()) == 1
+    assert sum(table.num_rows for table in live.finish()) == 1
 
 
 def test_what_is_kept_is_bounded_by_the_watermark() -> None:
@@ -123,7 +123,9 @@ def test_results_go_on_into_windows_as_they_do_from_lazy_joins() -> None:
             query_of(rows, window=10, algorithm=algorithm).window(20, by="k").agg(n=pk.count(), s=pk.sum("y"))
         )
         live = query.open()
-        made = [each for n in range(5) for name in "ab" for each in live.push({name: rows[name].slice(n, 1)})]
+        made = [
+            value for n in range(5) for name in "ab" for value in live.push({name: rows[name].slice(n, 1)})
+        ]
         made += live.finish()
         answers.append(pa.Table.from_batches(made, query.schema).to_pylist())
     assert answers[0] == answers[1] != []

@@ -157,7 +157,7 @@ def shown(values: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("column", "name", "function"), CASES, ids=lambda each: each if isinstance(each, str) else ""
+    ("column", "name", "function"), CASES, ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_it_is_as_in_polars(column: str, name: str, function: Columns) -> None:
     values = COLUMNS[column]

@@ -44,10 +44,12 @@ def test_any_query_within_any_memory_gives_the_same_answer(case: Case, data: st.
     if rows is None:
         return
     tables = {
-        each.name: pa.Table.from_batches(data.draw(batches_of(each.table)), each.table.schema)
-        for each in case.datasets
+        dataset.name: pa.Table.from_batches(data.draw(batches_of(dataset.table)), dataset.table.schema)
+        for dataset in case.datasets
     }
-    split = replace(case, datasets=tuple(replace(each, table=tables[each.name]) for each in case.datasets))
+    split = replace(
+        case, datasets=tuple(replace(dataset, table=tables[dataset.name]) for dataset in case.datasets)
+    )
     assert_answer(rows, collected(split, engine=Tight()), "within memory", d.promises_order(case.query))
 
 

@@ -93,8 +93,8 @@ def test_every_row_is_accounted_for(case: Case) -> None:
     assert counted.balanced
     assert counted.emitted == result.num_rows
     assert counted.late == 0
-    nulls = [each.table["t"].null_count for each in case.datasets]
-    rows = [each.table.num_rows for each in case.datasets]
+    nulls = [dataset.table["t"].null_count for dataset in case.datasets]
+    rows = [dataset.table.num_rows for dataset in case.datasets]
     assert counted.read >= sum(rows)
     assert (counted.malformed > 0) == (sum(nulls) > 0)
     if not _reads_twice(case.query):

@@ -103,7 +103,9 @@ def collected(query: Any, data: dict[str, pa.Table]) -> list[str]:
 def pushed(query: Any, data: dict[str, pa.Table]) -> list[str]:
     """Push row by row, in order of time."""
     times = [
-        (time, name, place) for name, each in data.items() for place, time in enumerate(each["t"].to_pylist())
+        (time, name, place)
+        for name, batch in data.items()
+        for place, time in enumerate(batch["t"].to_pylist())
     ]
     with query.open() as live:
         found = [
@@ -126,7 +128,7 @@ def answer(run: Run, query: Any, data: dict[str, pa.Table]) -> list[str] | str:
 
 def wanted(query: Any, data: dict[str, pa.Table]) -> list[str] | None:
     """What the interpreter gives; None if that does not fit 64 bits."""
-    found = interpret(to_ir(query.plan), {name: to_rows(each) for name, each in data.items()})
+    found = interpret(to_ir(query.plan), {name: to_rows(value) for name, value in data.items()})
     values = [value for row in found for value in row.values() if isinstance(value, int)]
     return shown(found) if all(LEAST <= value <= MOST for value in values) else None
 
@@ -145,7 +147,7 @@ def test_what_compares_times_is_right_at_both_ends(name: str, times: str) -> Non
 def test_windows_at_both_ends_are_right_or_refused(name: str, times: str) -> None:
     for data in sources(WINDOWS[name], TIMES[times]):
         expected = wanted(WINDOWS[name], data)
-        present = [time for each in data.values() for time in each["t"].to_pylist()]
+        present = [time for batch in data.values() for time in batch["t"].to_pylist()]
         clear = min(present) >= LEAST + NEAR and max(present) <= MOST - NEAR
         for run in (collected, pushed):
             found = answer(run, WINDOWS[name], data)

@@ -45,7 +45,10 @@ def everything_is_large(
     with ExitStack() as several:
         for module, name, limit in (
             *limits,
-            *((each, "MOST_PAIRS", most_pairs) for each in (algorithm_pairs, results, interval, sliding)),
+            *(
+                (module_type, "MOST_PAIRS", most_pairs)
+                for module_type in (algorithm_pairs, results, interval, sliding)
+            ),
         ):
             several.enter_context(patch.object(module, name, limit))
         yield

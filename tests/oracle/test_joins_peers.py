@@ -22,10 +22,10 @@ SIZES = {"level": (400, 300), "flood": (20, 900), "none": (300, 0)}
 
 def stream(rng: np.random.Generator, keys: str, rows: int, value: str, *, texts: bool = False) -> pa.Table:
     own = KEYS[keys](rng, rows).astype(np.int64)
-    column = pa.array([f"k{each}" for each in own], pa.string()) if texts else pa.array(own)
+    column = pa.array([f"k{item}" for item in own], pa.string()) if texts else pa.array(own)
     null = rng.random(rows) < 0.05
     column = pa.array(
-        [None if gone else each.as_py() for each, gone in zip(column, null, strict=True)], column.type
+        [None if gone else item.as_py() for item, gone in zip(column, null, strict=True)], column.type
     )
     times = np.sort(rng.integers(-500, 500, rows))
     return pa.table({"t": times, "k": column, value: np.arange(rows)})

@@ -68,7 +68,7 @@ STEPS = st.lists(
 
 
 def table_of(stream: str, rows: Sequence[Row]) -> pa.Table:
-    columns = [list(each) for each in zip(*rows, strict=True)]
+    columns = [list(row) for row in zip(*rows, strict=True)]
     if stream == "right":
         return pa.table(dict(zip(RIGHT.names, columns[:3], strict=True)), schema=RIGHT)
     return pa.table(dict(zip(COLUMNS.names, columns, strict=True)), schema=COLUMNS)
@@ -156,7 +156,7 @@ def test_every_door_gives_one_answer(name: str, steps: list[Step]) -> None:
     query = QUERIES[name]()
     expected, counted = reference(query, steps)
     for options in ({}, {"background": True, "max_delay": "0s"}, {"background": True, "queue_rows": 2}):
-        answer, metrics = in_turn(query, [each for each in steps if each[0] != "restart"], **options)
+        answer, metrics = in_turn(query, [step for step in steps if step[0] != "restart"], **options)
         assert answer == expected, options
         found = {**metrics.counts, "batches": 0}
         assert found == {**counted.counts, "batches": 0}, options
@@ -172,7 +172,7 @@ JOINS = [name for name in QUERIES if "join" in name]
 @effort(8)
 @given(steps=STEPS)
 def test_committed_rows_give_the_answer_of_pushed_ones(name: str, steps: list[Step]) -> None:
-    query, pushed = QUERIES[name](), [each for each in steps if each[1] or each[0] == "advance"]
+    query, pushed = QUERIES[name](), [step for step in steps if step[1] or step[0] == "advance"]
     expected, _ = reference(query, pushed)
     assert by_writer(query, pushed) == expected
     assert by_writer(query, pushed, background=True) == expected
@@ -200,7 +200,7 @@ def test_rows_in_order_give_the_answer_of_collect_and_of_the_interpreter(
 @given(steps=STEPS)
 def test_a_state_that_was_saved_in_the_background_resumes_anywhere(steps: list[Step]) -> None:
     query = QUERIES["sliding"]()
-    steps = [each for each in steps if each[1] or each[0] == "advance"]
+    steps = [step for step in steps if step[1] or step[0] == "advance"]
     half = len(steps) // 2
     expected, _ = reference(query, steps)
     made: list[pa.RecordBatch] = []

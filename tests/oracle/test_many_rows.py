@@ -43,8 +43,10 @@ def _complete(table: pa.Table) -> np.ndarray:
 
 
 def _grown_case(case: Case, seed: int, ordered: bool, nulls_late: bool) -> Case:
-    assume(all(each.table.num_rows for each in case.datasets))
-    return replace(case, datasets=tuple(_grown(each, seed, ordered, nulls_late) for each in case.datasets))
+    assume(all(dataset.table.num_rows for dataset in case.datasets))
+    return replace(
+        case, datasets=tuple(_grown(dataset, seed, ordered, nulls_late) for dataset in case.datasets)
+    )
 
 
 @effort(15)
@@ -80,7 +82,8 @@ def test_random_queries_over_many_batches_equal_plain_python(
     expected = expected_rows(case)
     assume(expected is not None)
     batches = {
-        each.name: each.table.combine_chunks().to_batches(max_chunksize=step) for each in case.datasets
+        dataset.name: dataset.table.combine_chunks().to_batches(max_chunksize=step)
+        for dataset in case.datasets
     }
     assert_answer(
         expected or [], streamed(case, batches, engine), "many batches", d.promises_order(case.query)

@@ -122,7 +122,7 @@ def _counts(metrics: pk.Metrics) -> tuple[int, ...]:
 
 def _exact(case: Case, table: pa.Table) -> list[str]:
     """List what has to be equal to the bit."""
-    loose = {name for name, each in case.scaled.items() if each.scale is not None}
+    loose = {name for name, field in case.scaled.items() if field.scale is not None}
     names = [name for name in table.column_names if name.partition("_")[0] not in loose]
     return sorted(map(repr, results(table.select(names))))
 

@@ -39,14 +39,16 @@ def _expected(case: Case) -> list[Cells]:
 
 
 def _with_tables(case: Case, tables: dict[str, pa.Table]) -> Case:
-    return replace(case, datasets=tuple(replace(each, table=tables[each.name]) for each in case.datasets))
+    return replace(
+        case, datasets=tuple(replace(dataset, table=tables[dataset.name]) for dataset in case.datasets)
+    )
 
 
 @effort(60)
 @given(case=window_queries(), data=st.data())
 def test_any_batch_split_gives_the_same_answer(case: Case, data: st.DataObject) -> None:
     expected = _expected(case)
-    batches = {each.name: data.draw(batches_of(each.table)) for each in case.datasets}
+    batches = {dataset.name: data.draw(batches_of(dataset.table)) for dataset in case.datasets}
     assert_answer(expected, streamed(case, batches), "streamed", d.promises_order(case.query))
 
 
@@ -79,8 +81,8 @@ def _without_floats(table: pa.Table) -> list[str]:
 def test_any_chunking_of_a_table_gives_the_same_answer(case: Case, data: st.DataObject) -> None:
     expected = _expected(case)
     tables = {
-        each.name: pa.Table.from_batches(data.draw(batches_of(each.table)), each.table.schema)
-        for each in case.datasets
+        dataset.name: pa.Table.from_batches(data.draw(batches_of(dataset.table)), dataset.table.schema)
+        for dataset in case.datasets
     }
     assert_answer(expected, collected(_with_tables(case, tables)), "rechunked", d.promises_order(case.query))
 
@@ -90,7 +92,7 @@ def test_any_chunking_of_a_table_gives_the_same_answer(case: Case, data: st.Data
 def test_any_order_of_arrival_gives_the_same_answer(case: Case, seed: int) -> None:
     assume(not d.sees_order(case.query))
     expected = _expected(case)
-    tables = {each.name: _shuffled(each, seed) for each in case.datasets}
+    tables = {dataset.name: _shuffled(dataset, seed) for dataset in case.datasets}
     assert_answer(expected, collected(_with_tables(case, tables)), "permuted", d.promises_order(case.query))
 
 
@@ -129,9 +131,9 @@ def _sorted_text(table: pa.Table) -> list[str]:
 @given(case=window_queries(distinct=False, clock=False), steps=st.integers(-40, 40))
 def test_shifting_time_by_slides_shifts_the_windows(case: Case, steps: int) -> None:
     by = steps * math.lcm(*_slides(case.query))
-    assume(all(_can_shift(each, by) for each in case.datasets))
+    assume(all(_can_shift(dataset, by) for dataset in case.datasets))
     expected = [_moved(row, by) for row in _expected(case)]
-    tables = {each.name: _shifted(each, by) for each in case.datasets}
+    tables = {dataset.name: _shifted(dataset, by) for dataset in case.datasets}
     assert_answer(expected, collected(_with_tables(case, tables)), "shifted", d.promises_order(case.query))
 
 
@@ -175,7 +177,7 @@ def test_the_union_over_parts_of_the_keys_is_the_whole(case: Case, modulus: int)
     expected = _expected(case)
     parts = []
     for part in range(modulus):
-        tables = {each.name: _part(each.table, str(key), part, modulus) for each in case.datasets}
+        tables = {dataset.name: _part(dataset.table, str(key), part, modulus) for dataset in case.datasets}
         parts.append(collected(_with_tables(case, tables)))
     whole = pa.concat_tables(parts).sort_by([("window_end", "ascending"), ("window_start", "ascending")])
     assert_answer(expected, whole, "parts", d.promises_order(case.query))
@@ -195,7 +197,7 @@ def _part(table: pa.Table, key: str, part: int, modulus: int) -> pa.Table:
     """Keep the rows whose key hashes to `part`; equal keys, NaN and both zeros go together."""
     cells = plain_column(table[key]).to_pylist()
     hashes = [0 if cell is None or cell != cell else hash(cell) for cell in cells]
-    return table.filter(pa.array([each % modulus == part for each in hashes], pa.bool_()))
+    return table.filter(pa.array([hash_ % modulus == part for hash_ in hashes], pa.bool_()))
 
 
 @pytest.mark.parametrize("name", pass_names())
@@ -221,7 +223,7 @@ def test_all_passes_turned_off_change_no_answer(case: Case) -> None:
 @effort(15)
 @given(case=any_queries())
 def test_the_loop_interpreter_gives_the_answer_of_native_code(case: Case) -> None:
-    assume(sum(each.table.num_rows for each in case.datasets) <= 12)
+    assume(sum(dataset.table.num_rows for dataset in case.datasets) <= 12)
     expected = _expected(case)
     assert_answer(
         expected,
@@ -241,7 +243,7 @@ def test_repeating_every_row_doubles_counts_and_keeps_extremes(case: Case) -> No
     query = replace(case.query, fields=fields)
     single = replace(case, query=query)
     expected = [_doubled(row, fields) for row in _expected(single)]
-    twice = {each.name: pa.concat_tables([each.table, each.table]) for each in case.datasets}
+    twice = {dataset.name: pa.concat_tables([dataset.table, dataset.table]) for dataset in case.datasets}
     assert_answer(expected, collected(_with_tables(single, twice)), "doubled", d.promises_order(case.query))
 
 

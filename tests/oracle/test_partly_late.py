@@ -93,7 +93,7 @@ def test_calendar_windows_count_them_too(rows: Rows, size: int, hours: int, rest
     source = pk.stream("s", SCHEMA, time="t", lateness=f"{hours}h").filter(pk.col("v") > 0)
     query = source.window(pk.sliding("2d", every="1d", tz="Europe/Berlin")).agg(n=pk.sum("v"))
     domain = next(
-        each.body.domain for each in query.compiled().program.objects if hasattr(each.body, "domain")
+        this.body.domain for this in query.compiled().program.objects if hasattr(this.body, "domain")
     )
     assert isinstance(domain, Calendar)
     metrics = pushed(query, rows, size, restarts, pk.Engine())

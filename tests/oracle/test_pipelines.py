@@ -35,12 +35,16 @@ def rows(r: Random) -> pa.Table:
 
 def numbers(s: Any) -> list[str]:
     return [
-        each.name for each in s.schema if pa.types.is_integer(each.type) or pa.types.is_floating(each.type)
+        field.name
+        for field in s.schema
+        if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
     ]
 
 
 def keys(s: Any) -> list[str]:
-    fit = (each.name for each in s.schema if pa.types.is_integer(each.type) or pa.types.is_string(each.type))
+    fit = (
+        field.name for field in s.schema if pa.types.is_integer(field.type) or pa.types.is_string(field.type)
+    )
     return [name for name in fit if name not in BOUNDS]
 
 
@@ -51,7 +55,7 @@ def by(r: Random, s: Any) -> Any:
 
 def fresh(s: Any, **columns: Any) -> dict[str, Any]:
     """Name columns anew in each step."""
-    return {f"{name}{len(s.schema)}": each for name, each in columns.items()}
+    return {f"{name}{len(s.schema)}": column for name, column in columns.items()}
 
 
 def reduction(r: Random, s: Any) -> Any:

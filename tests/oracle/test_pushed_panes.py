@@ -130,7 +130,7 @@ def run(
             case Push(rows=rows):
                 columns = list(zip(*rows, strict=True)) or [(), (), ()]
                 batch = pa.record_batch(
-                    [pa.array(each, pa.int64()) for each in columns], names=["t", "k", "v"]
+                    [pa.array(column, pa.int64()) for column in columns], names=["t", "k", "v"]
                 )
                 batches += live.push(batch)
             case Advance(by=time):
@@ -200,7 +200,7 @@ def test_rows_in_order_give_what_collect_gives(
     ]
     if not rows or not fits(in_plain_python(pushes, window, 0)):
         return
-    columns = [pa.array(each, pa.int64()) for each in zip(*rows, strict=True)]
+    columns = [pa.array(column, pa.int64()) for column in zip(*rows, strict=True)]
     whole = QUERIES[window, 0].collect(pa.table(columns, names=["t", "k", "v"]), engine=pk.Engine(threads=1))
     found, _, _ = run(pushes, QUERIES[window, 0], pk.Engine(threads=1))
     expected = {
@@ -208,6 +208,6 @@ def test_rows_in_order_give_what_collect_gives(
         for row in whole.to_pylist()
     }
     compare(found, expected)
-    assert {group: each[4] for group, each in found.items()} == {
-        group: each[4] for group, each in expected.items()
+    assert {group: pair[4] for group, pair in found.items()} == {
+        group: pair[4] for group, pair in expected.items()
     }

@@ -47,7 +47,7 @@ def test_every_chain_of_verbs_over_several_streams_goes_on_from_saved_state(
     wanted = engines.expected_rows(case)
     assume(wanted is not None)
     query = build(case.query, case.datasets, bound=False, lateness=engines.PATIENCE)
-    split = {each.name: data.draw(batches_of(each.table)) for each in case.datasets}
+    split = {dataset.name: data.draw(batches_of(dataset.table)) for dataset in case.datasets}
     pushes: list[Push] = [(name, batch) for name in query.names for batch in split[name]]
     made, _ = in_several_lives(query, pushes, *data.draw(lives(len(pushes))))
     found = pa.Table.from_batches(made, query.schema)

@@ -74,11 +74,11 @@ class Case:
             for key, times in waiting.items():
                 for first, last in sessions_of(sorted(times.values()), self.gap):
                     if watermark is None or last + self.gap < watermark:
-                        rows = [each for each, time in times.items() if first <= time <= last]
-                        rows.sort(key=lambda each: (self.rows[each][0], each))
+                        rows = [value for value, time in times.items() if first <= time <= last]
+                        rows.sort(key=lambda value: (self.rows[value][0], value))
                         found.append((first, last + self.gap, *key, rows))
-                        for each in rows:
-                            del times[each]
+                        for value in rows:
+                            del times[value]
             if row < len(self.rows) and row not in late:
                 waiting.setdefault(self.key(row), {})[row] = self.rows[row][0]
         return found

@@ -23,7 +23,8 @@ def test_they_are_what_python_computes(unit: str, rows: list[tuple[int, int, flo
     types = {"span": pa.duration(unit), "whole": pa.int64(), "real": pa.float64(), "day": pa.date32()}
     columns = zip(*rows, strict=True)
     arrays = {
-        name: from_physical(each, dtype) for (name, dtype), each in zip(types.items(), columns, strict=True)
+        name: from_physical(column, dtype)
+        for (name, dtype), column in zip(types.items(), columns, strict=True)
     }
     stream = pk.from_arrow(pa.table({"t": range(len(rows)), **arrays}), time="t")
     found = stream.select(

@@ -30,7 +30,7 @@ rows = st.lists(
 def table_of(given_rows: list[tuple]) -> pa.Table:
     columns = list(zip(*given_rows, strict=True)) or [()] * len(SCHEMA)
     return pa.table(
-        [pa.array(each, field.type) for each, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+        [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
     )
 
 
@@ -158,7 +158,7 @@ def test_windows_and_groups(
     size, every = window
     names = [f"c{place}" for place in range(len(values))]
     head = ", ".join(
-        ["timestamp", *keys, *(f"{each.sql} as {name}" for each, name in zip(values, names, strict=True))]
+        ["timestamp", *keys, *(f"{value.sql} as {name}" for value, name in zip(values, names, strict=True))]
     )
     more = f" having count(*) > {having}" if having else ""
     by = f" group by {', '.join(keys)}" if keys else ""
@@ -167,13 +167,13 @@ def test_windows_and_groups(
     ours = pk.sql(sql, e=events).collect()
 
     reduced = events.filter(where.api).window(size, every=every, by=list(keys)).agg(
-        **{name: each.api for each, name in zip(values, names, strict=True)}, rows=pk.count()
+        **{name: value.api for value, name in zip(values, names, strict=True)}, rows=pk.count()
     )  # fmt: skip
     fluent = reduced.filter(pk.col("rows") > (having or 0)).collect().select(["window_end", *keys, *names])
     assert bag(ours) == bag(fluent), sql
 
     peer = ", ".join(
-        ["s", *keys, *(f"{each.peer} as {name}" for each, name in zip(values, names, strict=True))]
+        ["s", *keys, *(f"{value.peer} as {name}" for value, name in zip(values, names, strict=True))]
     )
     other = f"""select {peer} from e, (select unnest(range(-60, 120, {every})) as s) w
                 where (e.t >= s - {size} and e.t < s) and ({where.peer}) group by {", ".join(["s", *keys])}{more}"""
@@ -186,15 +186,15 @@ def test_windows_and_groups(
 def test_rows(given_rows: list[tuple], where: Value, values: list[Value]) -> None:
     table = table_of(given_rows)
     head, peer = (
-        ", ".join(f"{each} as c{place}" for place, each in enumerate(texts))
-        for texts in ([each.sql for each in values], [each.peer for each in values])
+        ", ".join(f"{text} as c{place}" for place, text in enumerate(texts))
+        for texts in ([value.sql for value in values], [value.peer for value in values])
     )
     sql = f"select k, {head} from e where {where.sql}"
     events = pk.from_arrow(table, time="t", name="e")
     ours = pk.sql(sql, e=events).collect()
     fluent = (
         events.filter(where.api)
-        .select("k", **{f"c{place}": each.api for place, each in enumerate(values)})
+        .select("k", **{f"c{place}": value.api for place, value in enumerate(values)})
         .drop("t")
     )
     assert bag(ours) == bag(fluent.collect()), sql

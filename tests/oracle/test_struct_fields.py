@@ -90,7 +90,8 @@ def flat(table: pa.Table) -> pa.Table:
     structs = table["s"].to_pylist()
     types = dict(zip(FLAT.schema.names, FLAT.schema.types, strict=True))
     columns = {
-        name: pa.array([member(each, path) for each in structs], types[name]) for name, path in PATHS.items()
+        name: pa.array([member(struct, path) for struct in structs], types[name])
+        for name, path in PATHS.items()
     }
     return pa.table({"t": table["t"], **columns})
 

@@ -100,11 +100,13 @@ def shown(found: list[dict[str, Any]]) -> list[str]:
 
 def interpreted(query: Any, data: dict[str, pa.Table]) -> list[str]:
     tables = {"names": [{"k": 0, "w": 5}, {"k": 1, "w": 6}]}
-    return shown(interpret(to_ir(query.plan), tables | {name: to_rows(each) for name, each in data.items()}))
+    return shown(
+        interpret(to_ir(query.plan), tables | {name: to_rows(value) for name, value in data.items()})
+    )
 
 
 def in_batches(query: Any, data: dict[str, pa.Table], size: int) -> tuple[list[str], dict[str, int]]:
-    run = query.run({name: each.to_batches(max_chunksize=size) for name, each in data.items()})
+    run = query.run({name: batch.to_batches(max_chunksize=size) for name, batch in data.items()})
     found = [row for batch in run for row in batch.to_pylist()]
     assert run.metrics.balanced
     return shown(found), run.metrics.counts | {"batches": 0}
@@ -112,7 +114,7 @@ def in_batches(query: Any, data: dict[str, pa.Table], size: int) -> tuple[list[s
 
 def pushed(query: Any, data: dict[str, pa.Table], r: Random) -> list[str]:
     """Push row by row, the streams by turns."""
-    parts = [(name, batch) for name, each in data.items() for batch in each.to_batches(max_chunksize=1)]
+    parts = [(name, batch) for name, table in data.items() for batch in table.to_batches(max_chunksize=1)]
     r.shuffle(parts)
     with query.open() as live:
         found = [
@@ -127,11 +129,11 @@ def pushed(query: Any, data: dict[str, pa.Table], r: Random) -> list[str]:
 @pytest.mark.parametrize("name", OPERATORS)
 def test_a_union_with_plain_rows_counts_every_row_once(name: str, other: str) -> None:
     data = {
-        each: rows(Random(seed), late=False, sizes=(14,)) for seed, each in enumerate(["a", "b"], start=3)
+        stream: rows(Random(seed), late=False, sizes=(14,)) for seed, stream in enumerate(["a", "b"], start=3)
     }
-    a, b = (pk.stream(each, SCHEMA, time="t", lateness=1000) for each in data)
+    a, b = (pk.stream(stream, SCHEMA, time="t", lateness=1000) for stream in data)
     query = OPERATORS[name](a, b).union(b if other == "plain" else a)
-    bound = {each: data[each] for each in query.names}
+    bound = {stream: data[stream] for stream in query.names}
     found = query.collect(bound)
     assert shown(found.to_pylist()) == interpreted(query, bound)
     assert query.metrics.balanced
@@ -158,7 +160,7 @@ def test_any_program_of_operators_and_unions_gives_the_interpreters_answer(seed:
 
 def in_turns(query: Any, data: dict[str, pa.Table], r: Random) -> list[str]:
     """Push rows in the order of each stream, the streams by turns, now and then the time that all have reached."""
-    left = {name: each.to_batches(max_chunksize=2) for name, each in data.items()}
+    left = {name: batch.to_batches(max_chunksize=2) for name, batch in data.items()}
     found = []
     with query.open() as live:
         while any(left.values()):

@@ -81,7 +81,7 @@ def test_a_file_with_bytes_overwritten_is_read_or_refused_but_never_crashes(
         paths[-1].write_bytes(damaged)
     outcomes = read_all(paths)
     assert len(outcomes) == len(paths)
-    assert {each.split()[0] for each in outcomes} <= {"answer", "refused"}
+    assert {outcome.split()[0] for outcome in outcomes} <= {"answer", "refused"}
 
 
 def test_string_offsets_that_point_outside_the_file_are_refused(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ def test_a_file_that_takes_the_place_of_another_is_as_private(tmp_path: Path) ->
         put(str(tmp_path / "folder"), "rows", TABLE)
         put_next(str(tmp_path / "folder"), "next", TABLE)
     found = sorted((tmp_path / "folder").iterdir())
-    assert [each.name for each in found] == ["next-000000.parquet", "next-000001.parquet", "rows.parquet"]
-    assert {mode(each) for each in found} == {0o600}
+    assert [path.name for path in found] == ["next-000000.parquet", "next-000001.parquet", "rows.parquet"]
+    assert {mode(path) for path in found} == {0o600}
 
 
 def test_nothing_is_left_behind_where_rows_cannot_be_written(

@@ -55,7 +55,7 @@ def test_a_soup_in_a_query_is_a_query_or_a_typed_error(skeleton: str, soups: lis
 def test_a_query_with_a_few_words_changed_is_a_query_or_a_typed_error(seed: int) -> None:
     """Nearly right texts get further than soups."""
     rng = random.Random(seed)
-    texts = [re.findall(r"\w+|'[^']*'|\S", each) for each in (*ROWS, *WRONG) if each.strip()]
+    texts = [re.findall(r"\w+|'[^']*'|\S", value) for value in (*ROWS, *WRONG) if value.strip()]
     for _ in range(250):
         words = list(rng.choice(texts))
         for _ in range(rng.randint(1, 3)):

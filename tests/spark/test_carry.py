@@ -62,7 +62,7 @@ def test_slices_give_the_one_answer(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = [
-            written(each, Path(folder, name), files, group) for name, each in (("a", left), ("b", right))
+            written(value, Path(folder, name), files, group) for name, value in (("a", left), ("b", right))
         ]
         streams = (pk.scan(path, time="t", name=name) for path, name in zip(paths, "ab", strict=True))
         for name, query in queries(*streams).items():
@@ -108,7 +108,7 @@ def test_unordered_files_are_not_sliced(tmp_path: Path) -> None:
 
 def test_floats_and_computed_keys_are_shuffled(tmp_path: Path) -> None:
     left, right = lakes(tmp_path)
-    halves = (each.with_columns(h=pk.col("k") / 2) for each in (left, right))
+    halves = (value.with_columns(h=pk.col("k") / 2) for value in (left, right))
     query = next(halves).join_asof(next(halves), by="h")
     with pytest.raises(pk.EngineError, match="however long ago"):
         planned(query.compiled(), query.data, "slices", 2)

@@ -81,8 +81,8 @@ def test_a_lost_executor_changes_nothing(tmp_path: Path) -> None:
         check=False,
         timeout=500,
     )
-    for each in set(logs.glob("app-*")) - before:
-        shutil.rmtree(each)
+    for path in set(logs.glob("app-*")) - before:
+        shutil.rmtree(path)
     assert done.returncode == 0, done.stderr[-3_000:]
     assert "CoarseGrainedExecutorBackend" in mark.read_text()
     assert done.stdout.split() == ["fragments", "True", "slices", "True"]

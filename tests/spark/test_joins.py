@@ -17,8 +17,8 @@ LEFT, RIGHT = events(1_500, seed=3), events(1_000, seed=4)
 NAMES = tuple(
     join_queries(
         *(
-            pk.from_arrow(each, time="ts", sequence="n", name=name)
-            for name, each in (("a", LEFT), ("b", RIGHT))
+            pk.from_arrow(value, time="ts", sequence="n", name=name)
+            for name, value in (("a", LEFT), ("b", RIGHT))
         )
     )
 )
@@ -37,12 +37,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def over(folders: dict[str, str], name: str, kind: str = "") -> Any:
-    made = (pk.scan(folders[each + kind], time="ts", sequence="n", name=each) for each in ("a", "b"))
+    made = (pk.scan(folders[text + kind], time="ts", sequence="n", name=text) for text in ("a", "b"))
     return join_queries(*made)[name]
 
 
 def expected(name: str) -> pa.Table:
-    made = (pk.from_arrow(each, time="ts", sequence="n", name=n) for n, each in (("a", LEFT), ("b", RIGHT)))
+    made = (pk.from_arrow(value, time="ts", sequence="n", name=n) for n, value in (("a", LEFT), ("b", RIGHT)))
     return join_queries(*made)[name].collect()
 
 

@@ -37,7 +37,7 @@ def test_no_secret_is_on_a_command_line(spark: Any) -> None:
     settings = dict(spark.sparkContext.getConf().getAll())
     hidden = [settings["spark.authenticate.secret"], settings["spark.hadoop.fs.s3a.secret.key"]]
     assert spark.range(4).mapInArrow(lambda batches: batches, "id long").count() == 4  # workers have started
-    lines = [line for each in Path("/proc").glob("[0-9]*/cmdline") if (line := _content(each))]
+    lines = [line for path in Path("/proc").glob("[0-9]*/cmdline") if (line := _content(path))]
     assert any(b"org.apache.spark.deploy.SparkSubmit" in line for line in lines)
     assert any(b"penstock.spark.daemon" in line for line in lines)
     assert not [secret for secret in hidden for line in lines if secret.encode() in line]
@@ -123,7 +123,7 @@ def listening() -> set[str]:
 
 
 def owned(process: int) -> set[str]:
-    links = (str(each.readlink()) for each in Path(f"/proc/{process}/fd").iterdir() if each.is_symlink())
+    links = (str(path.readlink()) for path in Path(f"/proc/{process}/fd").iterdir() if path.is_symlink())
     return {link.removeprefix("socket:[").removesuffix("]") for link in links if link.startswith("socket:[")}
 
 
@@ -183,8 +183,8 @@ def test_a_worker_finds_the_memory_again_that_it_has_freed(spark: Any) -> None:
         import pyarrow as pa
 
         def use() -> None:
-            for each in [np.empty(1 << 20, np.uint8) for _ in range(60)]:
-                each[:: 1 << 12] = 1
+            for array in [np.empty(1 << 20, np.uint8) for _ in range(60)]:
+                array[:: 1 << 12] = 1
 
         faults = []
         for _ in range(3):

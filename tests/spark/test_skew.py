@@ -103,8 +103,17 @@ def test_no_task_has_most_of_the_rows(folders: dict[str, str], monkeypatch: pyte
     sizes: list[int] = []
 
     def counted(self: Receive, batches: Any) -> Any:
-        several = {(each.place, each.name): each for each in unpacked(batches)}
-        sizes.append(sum(each.table.num_rows for each in several.values() if each.name == "a"))
+        several = {
+            (shuffle_payload.place, shuffle_payload.name): shuffle_payload
+            for shuffle_payload in unpacked(batches)
+        }
+        sizes.append(
+            sum(
+                shuffle_payload.table.num_rows
+                for shuffle_payload in several.values()
+                if shuffle_payload.name == "a"
+            )
+        )
         return iter(())
 
     monkeypatch.setattr(Receive, "__call__", counted)

@@ -44,13 +44,13 @@ def test_every_slice_reads_all_that_its_results_need(
     assert parts[0].low is None and parts[-1].high is None
     assert all(one.high == other.low for one, other in itertools.pairwise(parts))
     for part in parts:
-        for each in given_pieces:
-            low, high = each.fragment.time_min, each.fragment.time_max
+        for given_piece in given_pieces:
+            low, high = given_piece.fragment.time_min, given_piece.fragment.time_max
             assert low is not None and high is not None
             needed = (part.low is None or high >= part.low - past) and (
                 part.high is None or low < part.high + future
             )
-            assert (each in part.pieces) == needed
+            assert (given_piece in part.pieces) == needed
 
 
 @given(pieces(), st.integers(1, 30), st.integers(1, 30), st.integers(0, 29), st.integers(1, 6))
@@ -65,10 +65,10 @@ def test_slices_cut_at_the_ends_of_windows_read_all_that_windows_need(
             for part in parts
             if (part.low is None or end - 1 >= part.low) and (part.high is None or end - 1 < part.high)
         )
-        for each in given_pieces:
-            low, high = each.fragment.time_min, each.fragment.time_max
+        for given_piece in given_pieces:
+            low, high = given_piece.fragment.time_min, given_piece.fragment.time_max
             assert low is not None and high is not None
-            assert each in owner.pieces or low >= end or high < start
+            assert given_piece in owner.pieces or low >= end or high < start
 
 
 def test_tumbling_windows_need_no_halo() -> None:
@@ -81,7 +81,7 @@ def test_tumbling_windows_need_no_halo() -> None:
 @given(pieces(), st.integers(1, 6))
 def test_even_parts_hold_every_piece_once_and_in_order(given_pieces: list[Piece], tasks: int) -> None:
     parts = even_parts(given_pieces, tasks)
-    assert [each for part in parts for each in part.pieces] == given_pieces
+    assert [value for part in parts for value in part.pieces] == given_pieces
     assert len(parts) <= max(tasks, 1)
 
 
@@ -108,7 +108,7 @@ def test_neighbours_are_joined_and_keep_the_number_of_their_first_row() -> None:
     part = joined_part(
         Part((piece(0, 1, 2, 3), piece(1, 2, 3, 4), piece(5, 1, 2, 3), piece(0, 1, 2, 3, "b")))
     )
-    assert [(each.fragment.path, each.fragment.row_groups, each.first_row) for each in part.pieces] == [
+    assert [(value.fragment.path, value.fragment.row_groups, value.first_row) for value in part.pieces] == [
         ("a", (0, 2), 0),
         ("a", (5, 6), 5_000),
         ("b", (0, 1), 0),

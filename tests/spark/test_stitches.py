@@ -67,8 +67,8 @@ def test_chains_end_where_sessions_end(data: st.DataObject, gap: int, exact: boo
     low, high, mark = sorted(data.draw(st.lists(st.integers(-30, 31), min_size=3, max_size=3)))
     chains = Chains(gap, low, high, exact)
     chains.add(key_words([], len(times)), times)
-    for each in (low, high, mark):
-        chains.advance(each)
+    for value in (low, high, mark):
+        chains.advance(value)
     seen = times[times < mark]
     starts = seen[np.diff(seen, prepend=-1_000) > gap]
     alive = len(seen) > 0 and seen[-1] + gap >= mark

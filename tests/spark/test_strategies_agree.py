@@ -46,11 +46,14 @@ def has_seconds(table: pa.Table) -> bool:
 def test_generated_queries_have_one_answer_in_every_strategy(
     case: Case, files: int, rows: int, tasks: int, seed: int
 ) -> None:
-    assume(not any(has_seconds(each.table) for each in case.datasets))
+    assume(not any(has_seconds(dataset.table) for dataset in case.datasets))
     expected = expected_rows(case)
     assume(expected is not None)
     with tempfile.TemporaryDirectory() as folder:
-        made = {each.name: written(each, Path(folder, each.name), files, rows) for each in case.datasets}
+        made = {
+            dataset.name: written(dataset, Path(folder, dataset.name), files, rows)
+            for dataset in case.datasets
+        }
         results = every_strategy(build_over(case.query, made), tasks, seed)
     assert "one" in results
     for strategy, result in results.items():

@@ -63,7 +63,7 @@ def test_a_type_of_arrow_has_one_of_spark(given: pa.DataType, simple: str) -> No
 
 
 def test_a_schema_comes_back_as_it_is_delivered() -> None:
-    delivered = pa.schema([pa.field(each.name, delivered_type(each.type, "UTC")) for each in TABLE.schema])
+    delivered = pa.schema([pa.field(field.name, delivered_type(field.type, "UTC")) for field in TABLE.schema])
     assert arrow_schema(spark_schema(TABLE.schema), "UTC").equals(delivered)
 
 

@@ -52,7 +52,7 @@ class Lake:
 
     def keys(self, prefix: str = "") -> list[str]:
         found = self.client.list_objects_v2(Bucket=self.bucket, Prefix=prefix)
-        return [each["Key"] for each in found.get("Contents", ())]
+        return [row["Key"] for row in found.get("Contents", ())]
 
     def put(self, key: str, data: bytes) -> str:
         self.client.put_object(Bucket=self.bucket, Key=key, Body=data)

@@ -47,7 +47,9 @@ class Proxy:
 
     def gets(self, suffix: str = "") -> list[Request]:
         """Return the reads of objects whose name ends as given."""
-        return [each for each in self.requests if each.method == "GET" and each.path.endswith(suffix)]
+        return [
+            request for request in self.requests if request.method == "GET" and request.path.endswith(suffix)
+        ]
 
     def heal(self) -> None:
         """Forget all requests, and inject no more faults."""

@@ -76,7 +76,7 @@ def test_an_error_names_the_file_and_the_status_and_no_address_or_key(s3: Lake, 
     reported = "".join(traceback.format_exception(raised.value))
     start = f"the file 's3://lake/events/a.parquet' cannot be read: {REFUSED[status]}"
     assert str(raised.value) in (f"{start})", f"{start}, SlowDown)")
-    assert not [each for each in (KEY, SECRET, s3.proxy.address) if each in reported]
+    assert not [value for value in (KEY, SECRET, s3.proxy.address) if value in reported]
 
 
 def test_a_store_that_is_not_there_is_told_in_one_line(s3: Lake) -> None:

@@ -73,7 +73,7 @@ def test_an_error_about_a_table_in_a_bucket_holds_no_address_and_no_secret(s3: L
     with pytest.raises(pk.PenstockError) as raised:
         pk.scan(s3.uri("table"), time="t", format=format, storage_options=options)
     assert "s3://lake/table" in str(raised.value)
-    assert not [each for each in (KEY, SECRET, s3.proxy.address) if each in str(raised.value)]
+    assert not [value for value in (KEY, SECRET, s3.proxy.address) if value in str(raised.value)]
 
 
 def test_a_table_in_a_bucket_names_no_file_of_this_machine(s3: Lake) -> None:

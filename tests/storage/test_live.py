@@ -34,7 +34,9 @@ def test_files_that_appear_in_a_bucket_are_read_once_in_the_order_in_which_they_
     clock = Clock(now=lambda: now[-1], sleep=sleep)
     access = Access.of(s3.options, None)
     data = live_files(s3.uri("in"), None, None, poll=1.0, stop_after=3.0, clock=clock, access=access)
-    assert [each.batch["t"].to_pylist() for each in data.arrivals("t", "fail") if each.batch.num_rows] == [
+    assert [
+        arrival.batch["t"].to_pylist() for arrival in data.arrivals("t", "fail") if arrival.batch.num_rows
+    ] == [
         [1, 2],
         [12],
         [25],

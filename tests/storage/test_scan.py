@@ -92,8 +92,8 @@ def test_folders_and_globs_find_the_files_and_folder_values_that_they_find_local
     for pattern in PATTERNS:
         local = find(f"{tmp_path}/{pattern}", even=False)
         stored = find(s3.uri(pattern), even=False, access=Access.of(s3.options, None))
-        assert [(each.path.removeprefix("s3://lake/"), each.partition) for each in stored] == [
-            (each.path.removeprefix(f"{tmp_path}/"), each.partition) for each in local
+        assert [(value.path.removeprefix("s3://lake/"), value.partition) for value in stored] == [
+            (value.path.removeprefix(f"{tmp_path}/"), value.partition) for value in local
         ], pattern
 
 
@@ -130,8 +130,8 @@ def test_a_scan_makes_at_most_two_requests_per_row_group_and_one_per_footer(
     query = stream.window(1 << 20).agg(**{name: pk.max(name) for name in columns})
     planned = len(s3.proxy.requests)
     found = query.collect()
-    footers = [each for each in s3.proxy.gets("wide.parquet") if (each.range or "").startswith("bytes=-")]
-    data = [each for each in s3.proxy.gets("wide.parquet") if each not in footers]
+    footers = [get for get in s3.proxy.gets("wide.parquet") if (get.range or "").startswith("bytes=-")]
+    data = [get for get in s3.proxy.gets("wide.parquet") if get not in footers]
     assert found.select(columns).to_pylist() == [{name: max(table[name].to_pylist()) for name in columns}]
     assert len(footers) == 2  # the schema of the first file, when the stream is made, and the plan of the run
     assert len(data) <= 2 * groups
@@ -170,8 +170,8 @@ def test_both_decoders_read_fetched_row_groups_as_the_local_file(
         stored, local = (
             [
                 batch
-                for each in data.fragments
-                for batch in read(each, data.schema, columns, decoder=decoder, access=data.access)
+                for fragment in data.fragments
+                for batch in read(fragment, data.schema, columns, decoder=decoder, access=data.access)
             ]
             for data in (there, here)
         )

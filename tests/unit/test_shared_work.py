@@ -54,7 +54,7 @@ def calls(work: Callable[[], object]) -> int:
 
 
 def doubled(times: int, combine: Callable[[Any, Any], Any], first: Any) -> Any:
-    return functools.reduce(lambda each, _: combine(each, each), range(times), first)
+    return functools.reduce(lambda shared, _: combine(shared, shared), range(times), first)
 
 
 def nested(times: int) -> pk.Expr:
@@ -250,12 +250,12 @@ def test_a_sum_of_each_of_three_hundred_columns() -> None:
 def statements(body: Block) -> int:
     inner = [
         part
-        for each in body
+        for statement in body
         for part in (
-            (each.then, each.orelse)
-            if isinstance(each, If)
-            else (each.body,)
-            if isinstance(each, For | While)
+            (statement.then, statement.orelse)
+            if isinstance(statement, If)
+            else (statement.body,)
+            if isinstance(statement, For | While)
             else ()
         )
     ]
@@ -321,10 +321,10 @@ def test_threads_agree_on_one_node() -> None:
         made.append([(pk.col(f"threads {i}") * i).node for i in range(300)])
 
     threads = [threading.Thread(target=make) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert all(a is b for others in made[1:] for a, b in zip(made[0], others, strict=True))
 
 

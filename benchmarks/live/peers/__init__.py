@@ -129,10 +129,10 @@ def peer_outcomes(peer: Peer, query: str, feed: Feed, threads: int) -> Iterator[
     except PeerError as error:
         yield Outcome(peer.name, PEER_GROUP, threads, error=str(error))
         return
-    for setting, each in found.items():
+    for setting, point in found.items():
         outcome = Outcome(f"{peer.name} {setting}".strip(), PEER_GROUP, threads)
         outcome.agrees = agrees
-        outcome.rows, outcome.seconds, outcome.cpu_seconds = each.rows, [each.seconds], [each.cpu_seconds]
+        outcome.rows, outcome.seconds, outcome.cpu_seconds = point.rows, [point.seconds], [point.cpu_seconds]
         yield outcome
 
 

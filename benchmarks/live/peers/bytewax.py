@@ -81,7 +81,7 @@ class Bytewax:
 def rows_in_batches(feed: Feed) -> list[list[Row]]:
     """Make the rows as Python objects."""
     table = rows_of(feed)
-    times = [EPOCH + timedelta(microseconds=int(each)) for each in Arrivals.of(table).times]
+    times = [EPOCH + timedelta(microseconds=int(tick)) for tick in Arrivals.of(table).times]
     columns = (table[name].to_pylist() for name in ("key", "et", "val"))
     rows = [Row(*values) for values in zip(times, *columns, strict=True)]
     return [rows[at : at + BATCH] for at in range(0, len(rows), BATCH)]

@@ -144,8 +144,8 @@ def test_what_runs_with_an_older_build_uses_public_names_only():
     for file in files:
         for node in ast.walk(ast.parse(file.read_text())):
             modules = [node.module] if isinstance(node, ast.ImportFrom) else []
-            modules += [each.name for each in node.names] if isinstance(node, ast.Import) else []
-            ours = [each for each in modules if each.startswith(("penstock", "benchmarks"))]
+            modules += [name.name for name in node.names] if isinstance(node, ast.Import) else []
+            ours = [module for module in modules if module.startswith(("penstock", "benchmarks"))]
             assert set(ours) <= allowed, file
 
 
@@ -174,8 +174,8 @@ def test_builds_take_turns_and_are_compared_by_clock_and_processor_time():
     assert figures["x old, 1t"].value == pytest.approx(7.0)
     assert figures["x old, 1t"].met
     assert figures["x old, 2t, processor time"].value == pytest.approx(7.0)
-    assert [each.share for each in report.latencies] == [0.1, 0.5, 0.8] * 4
-    rates = [each.rate for each in report.latencies if each.contender == "old 1t"]
+    assert [latency.share for latency in report.latencies] == [0.1, 0.5, 0.8] * 4
+    rates = [latency.rate for latency in report.latencies if latency.contender == "old 1t"]
     assert rates == pytest.approx([share * 200_000 / 7.0 for share in (0.1, 0.5, 0.8)])
 
 
@@ -201,7 +201,7 @@ def test_a_slice_of_the_suite_prints_saves_and_draws(penstock, monkeypatch, tmp_
     assert result.exit_code == 0, result.output
     document = json.loads(json_path.read_text())
     assert {outcome["agrees"] for case in document["cases"] for outcome in case["outcomes"]} == {True}
-    assert {each["agrees"] for each in document["latencies"]} == {True}
+    assert {row["agrees"] for row in document["latencies"]} == {True}
     assert plot.stat().st_size > 1_000
     assert "milliseconds from the intended send time" in result.output
 

@@ -67,12 +67,14 @@ def report_of(peer, queries, latency=False):
 def test_a_peer_has_an_outcome_for_each_setting_and_is_compared_by_its_best():
     report = report_of(Scripted(), ["filter"], latency=True)
     outcomes = report.cases[0].outcomes
-    assert [(each.name, each.agrees, each.rows) for each in outcomes] == [
+    assert [(outcome.name, outcome.agrees, outcome.rows) for outcome in outcomes] == [
         ("Scripted", True, 40_000),
         ("Scripted tuned", True, 40_000),
     ]
-    assert [(each.name, each.value) for each in report.figures] == [("Scripted: its source alone", 0.08)]
-    assert [each.rate for each in report.latencies] == pytest.approx([4_000, 20_000, 32_000])
+    assert [(figure.name, figure.value) for figure in report.figures] == [
+        ("Scripted: its source alone", 0.08)
+    ]
+    assert [latency.rate for latency in report.latencies] == pytest.approx([4_000, 20_000, 32_000])
 
 
 def test_a_query_that_a_peer_cannot_express_is_not_available():
@@ -82,7 +84,7 @@ def test_a_query_that_a_peer_cannot_express_is_not_available():
 
 def test_a_wrong_answer_of_a_peer_is_told_and_gives_no_ratio():
     case = report_of(Scripted(spoilt="tumbling"), ["tumbling"]).cases[0]
-    assert [each.agrees for each in case.outcomes] == [False, False]
+    assert [outcome.agrees for outcome in case.outcomes] == [False, False]
     assert case.figures[0].value is None
 
 

@@ -17,11 +17,11 @@ from benchmarks.scale.study import SCENES, simulated, study
 def test_three_sizes_are_fitted_and_a_fourth_is_kept_unseen(tmp_path):
     way = measure.in_process(2)
     found = study(way, 80_000, tmp_path, 2, lambda text: None)
-    assert {each.job.keys for each in found.unseen} == set(measure.KEYS)
-    assert sorted({each.job.rows for each in found.fitted}) == [10_000, 20_000, 40_000]
-    assert {each.job.rows for each in found.unseen} == {80_000}
-    assert {each.job.tasks for each in found.unseen} == {1, 2}
-    assert min(each.clock for each in found.fitted) > 0 and found.worst >= 0
+    assert {measured.job.keys for measured in found.unseen} == set(measure.KEYS)
+    assert sorted({measured.job.rows for measured in found.fitted}) == [10_000, 20_000, 40_000]
+    assert {measured.job.rows for measured in found.unseen} == {80_000}
+    assert {measured.job.tasks for measured in found.unseen} == {1, 2}
+    assert min(measured.clock for measured in found.fitted) > 0 and found.worst >= 0
 
 
 def test_overlap_makes_more_results(tmp_path):

@@ -43,8 +43,8 @@ def campaign(
 ) -> Result:
     """Scan so many damaged files; a process that dies is started again behind the file that ended it."""
     made, listing = folder / "files", folder / "files.json"
-    good = [each for format in formats for each in originals(format, made / format)]
-    listing.write_text(json.dumps([asdict(each) for each in good]))
+    good = [original for format in formats for original in originals(format, made / format)]
+    listing.write_text(json.dumps([asdict(original) for original in good]))
     shutil.rmtree(_good(listing), ignore_errors=True)
     shutil.copytree(made, _good(listing))
     result, last = Result(), first + files

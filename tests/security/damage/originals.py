@@ -101,7 +101,7 @@ def parquet(folder: Path) -> list[Original]:
         pq.write_table(table(), folder / f"{name}.parquet", **options)
     pq.write_table(wide(), folder / "wide.parquet", row_group_size=25, write_page_index=True)
     pq.write_table(nested(), folder / "nested.parquet", row_group_size=25)
-    declared = [each for each in _each(folder, schema=DECLARED) if "legacy" not in each.path]
+    declared = [original for original in _each(folder, schema=DECLARED) if "legacy" not in original.path]
     return _each(folder) + declared
 
 
@@ -205,7 +205,7 @@ def _current(table: Any, *beside: Path) -> Original:
     newest = max(where.glob("metadata/*.metadata.json"))
     snapshot = json.loads(newest.read_text())["snapshots"][-1]
     listing = Path(snapshot["manifest-list"].removeprefix("file://"))
-    manifests = [each for each in where.rglob("*.avro") if not each.name.startswith(("snap-", "list"))]
+    manifests = [path for path in where.rglob("*.avro") if not path.name.startswith(("snap-", "list"))]
     victims = [newest, listing, *sorted(manifests), *sorted(where.rglob("*.parquet")), *beside]
     return Original(str(where), tuple(map(str, victims)), {"format": "iceberg"})
 

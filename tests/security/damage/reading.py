@@ -93,9 +93,9 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if given.decoder == "polars":
         prefetch.decoder_for = lambda rows, worth=0: "polars"  # type: ignore[assignment]
-    files = [Original(**each) for each in json.loads(Path(given.originals).read_text())]
-    for each in files:
-        assert outcome(each) == (ANSWER, ""), f"{each.path} is not damaged: {outcome(each)}"
+    files = [Original(**load) for load in json.loads(Path(given.originals).read_text())]
+    for file in files:
+        assert outcome(file) == (ANSWER, ""), f"{file.path} is not damaged: {outcome(file)}"
     for number in range(given.first, given.last):
         _one(files, Path(given.originals), number, given.seed)
 

@@ -58,8 +58,8 @@ def reader_of(running: LocalStream, data: Backfill) -> BackfillReader:
     assert isinstance(data.history, Files)
     assert isinstance(data.live, LiveFiles)
     files, live = (
-        FileReader(running.scatter, "events", each, 2, 1)
-        for each in (LiveFiles("", "parquet", data.schema), data.live)
+        FileReader(running.scatter, "events", live_files, 2, 1)
+        for live_files in (LiveFiles("", "parquet", data.schema), data.live)
     )
     return BackfillReader(running.scatter, "events", HistoryFiles(data.history, "t", 1), files, live, data.at)
 

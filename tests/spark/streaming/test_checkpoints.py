@@ -103,7 +103,7 @@ def each_comes_twice(spark: Any, feed: Feed, name: str, scanned: bool, parts: Se
         feed.put(number, part)
         run = feed.run(spark, name, scanned)
         assert run.exception() is None
-        newest = max(int(each.name) for each in (feed.checkpoint / "commits").glob("[0-9]*"))
+        newest = max(int(path.name) for path in (feed.checkpoint / "commits").glob("[0-9]*"))
         assert newest == number, "every file is a batch, and none was left out or read anew"
         uncommitted(feed)
     assert feed.run(spark, name, scanned).exception() is None
@@ -123,11 +123,11 @@ def prepared(spark: Any, folder: Path) -> Feed:
 
 def newest_states(checkpoint: Path) -> list[Path]:
     """List the files of the last version of the state that hold anything of ours, one for each shard."""
-    every = [each for each in checkpoint.glob("state/0/[0-9]*/[0-9]*.*") if each.stat().st_size]
+    every = [entry for entry in checkpoint.glob("state/0/[0-9]*/[0-9]*.*") if entry.stat().st_size]
     last = max(
-        int(each.name.partition(".")[0]) for each in every
+        int(candidate.name.partition(".")[0]) for candidate in every
     )  # before Spark 4.2 both files are one batch
-    found = [each for each in every if each.name.startswith(f"{last}.")]
+    found = [candidate for candidate in every if candidate.name.startswith(f"{last}.")]
     return sorted(found, key=lambda path: path.stat().st_size)[-2:]
 
 

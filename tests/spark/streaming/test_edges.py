@@ -43,12 +43,12 @@ def test_a_stream_that_is_silent_by_the_clocks_of_batches_follows_the_others() -
     assert running.batch([rows(1, 25)], "one", now=0) == []
     assert running.batch([rows(36)], "one", now=9_000_000) == []
     given = running.batch([rows(37)], "one", now=10_000_000)
-    assert sorted(end for each in given for end in each["window_end"].to_pylist()) == [10, 30]
+    assert sorted(end for batch in given for end in batch["window_end"].to_pylist()) == [10, 30]
     assert running.batch([rows(3, 38)], "other", now=11_000_000) == []
     assert running.metrics.late == 1
     again = running.batch([rows(90)], "one", now=20_999_999)
     assert again == []
-    assert [each["window_end"].to_pylist() for each in running.batch([rows(91)], "one", now=21_000_000)]
+    assert [batch["window_end"].to_pylist() for batch in running.batch([rows(91)], "one", now=21_000_000)]
 
 
 def put(folder: Path, name: str, text: str, when: int) -> None:
@@ -84,28 +84,26 @@ def test_what_is_late_or_no_row_is_written_once_though_its_batch_runs_twice(
         started = writer.foreachBatch(sink).trigger(availableNow=True).start()
         started.awaitTermination()
         found = [
-            next(iter(each.observedMetrics.values()))
-            for each in started.recentProgress
-            if each.observedMetrics
+            next(iter(progress.observedMetrics.values()))
+            for progress in started.recentProgress
+            if progress.observedMetrics
         ]
-        for each in found:
-            assert each.read == each.accepted + each.late + each.malformed + each.filtered
+        for value in found:
+            assert value.read == value.accepted + value.late + value.malformed + value.filtered
         return found
 
     first = run()
-    assert [sum(getattr(each, name) for each in first) for name in COUNTS[:4]] == [4, 2, 0, 2]
+    assert [sum(getattr(value, name) for value in first) for name in COUNTS[:4]] == [4, 2, 0, 2]
     put(folder, "1.csv", "t,k,note\n2,1,too late\n{,}\n60,1,d\n", 2)
     for _ in range(2):
         counts = run()
-        assert [sum(getattr(each, name) for each in counts) for name in COUNTS[:4]] == [3, 1, 1, 1]
+        assert [sum(getattr(count, name) for count in counts) for name in COUNTS[:4]] == [3, 1, 1, 1]
         newest = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
         newest.unlink()
         (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
     assert pq.read_table(tmp_path / "late").to_pylist() == [{"t": 2, "k": 1, "note": "too late"}]
-    bad = sorted(
-        pq.read_table(tmp_path / "bad").to_pylist(), key=lambda each: (each["source"], each["offset"])
-    )
-    assert [(Path(each["source"]).name, each["offset"], each["row"]) for each in bad] == [
+    bad = sorted(pq.read_table(tmp_path / "bad").to_pylist(), key=lambda row: (row["source"], row["offset"]))
+    assert [(Path(row["source"]).name, row["offset"], row["row"]) for row in bad] == [
         ("0.csv", 1, b"rubbish"),
         ("0.csv", 2, b",2,b"),
         ("1.csv", 1, b"{,}"),
@@ -132,7 +130,7 @@ def test_rows_of_a_frame_without_a_time_are_kept_and_functions_are_refused(
         .start()
     )
     started.awaitTermination()
-    assert [(each["source"], each["row"]) for each in pq.read_table(tmp_path / "bad").to_pylist()] == [
+    assert [(row["source"], row["row"]) for row in pq.read_table(tmp_path / "bad").to_pylist()] == [
         ("s", b'{"t": null, "k": 1}')
     ]
     batch = spark.read.parquet(str(tmp_path / "input"))

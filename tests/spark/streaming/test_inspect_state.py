@@ -23,16 +23,18 @@ def shards(name: str = "tumbling") -> list[ShardState]:
     running.batch([TABLE])
     states = {label: running.steps[place].state for place, label in enumerate(running.states)}
     return [
-        ShardState.of(label, place, each.to_bytes()) for place, (label, each) in enumerate(states.items())
+        ShardState.of(label, place, state.to_bytes()) for place, (label, state) in enumerate(states.items())
     ]
 
 
 def test_a_shard_tells_its_counts_its_splits_and_its_tables() -> None:
     found = shards()
-    assert sum(each.counts["read"] for each in found) == TABLE.num_rows
+    assert sum(shard_state.counts["read"] for shard_state in found) == TABLE.num_rows
     newest = pc.max(TABLE["ts"]).value
-    assert [each.splits for each in found] == 2 * [{("events", ""): newest}]
-    assert all("w2/cells" in each.contents and "metrics" not in each.contents for each in found)
+    assert [shard_state.splits for shard_state in found] == 2 * [{("events", ""): newest}]
+    assert all(
+        "w2/cells" in shard_state.contents and "metrics" not in shard_state.contents for shard_state in found
+    )
 
 
 def test_a_damaged_state_is_refused() -> None:
@@ -47,8 +49,8 @@ def test_a_damaged_state_is_refused() -> None:
 def test_the_list_has_a_row_for_each_shard() -> None:
     found = shards()
     rows = cli.listed(found).to_pylist()
-    assert [row["shard"] for row in rows] == [each.label for each in found]
-    assert [row["bytes"] for row in rows] == [each.size for each in found]
+    assert [row["shard"] for row in rows] == [shard_state.label for shard_state in found]
+    assert [row["bytes"] for row in rows] == [shard_state.size for shard_state in found]
     assert all(row["latest"].startswith("events: ") and "w2/cells: " in row["rows"] for row in rows)
 
 
@@ -73,7 +75,7 @@ def test_tables_are_shown_by_shard_and_name(
         return
     cli.show_tables("c", None, table, shard, 5)
     shown = console.export_text()
-    assert [f"shard {each.label}, w2/cells" in shown for each in found] == [True, True]
+    assert [f"shard {shard_state.label}, w2/cells" in shown for shard_state in found] == [True, True]
     assert "w2/marks" not in shown
 
 
@@ -83,7 +85,7 @@ def test_the_state_after_a_batch_is_read_from_a_checkpoint(spark: Any, tmp_path:
     assert feed.run(spark, "tumbling", scanned=True).exception() is None
     found = shard_states(spark, str(feed.checkpoint))
     assert len(found) == 2
-    assert sum(each.counts["read"] for each in found) == cut(TABLE, [40])[0].num_rows
+    assert sum(shard_state.counts["read"] for shard_state in found) == cut(TABLE, [40])[0].num_rows
     assert shard_states(spark, str(feed.checkpoint), batch=0)[0].counts == found[0].counts
     with pytest.raises(pk.StateError, match="after batches 0 to 0, not after 7"):
         shard_states(spark, str(feed.checkpoint), batch=7)

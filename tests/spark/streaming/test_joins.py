@@ -77,7 +77,7 @@ def test_any_interleaving_of_micro_batches_gives_the_batch_answer(name: str, dat
     }
     running, made = LocalStream(query, data.draw(st.integers(1, 3))), []
     while any(waiting.values()):
-        stream = data.draw(st.sampled_from([each for each, parts in waiting.items() if parts]))
+        stream = data.draw(st.sampled_from([value for value, parts in waiting.items() if parts]))
         made += running.batch([waiting[stream].pop(0)], stream)
     for stream, table, key in (("a", LEFT, 900), ("b", RIGHT, 901)):
         made += running.batch([last(table, key)], stream)

@@ -197,7 +197,7 @@ def damaged(
         case "cut short":
             return {**good, name: data[:place]}
         case "gone":
-            return {other: each for other, each in good.items() if other != name}
+            return {other: value for other, value in good.items() if other != name}
         case _:
             return {**good, name: old.get(name, b"")}
 

@@ -50,12 +50,14 @@ def test_restarts_between_batches_and_batches_that_come_twice_change_nothing(
     assert second.exception() is None
     assert heard.totals(str(second.id))["read"] == TABLE.num_rows + 1
     counts = [
-        next(iter(each.observedMetrics.values())) for each in second.recentProgress if each.numInputRows
+        next(iter(progress.observedMetrics.values()))
+        for progress in second.recentProgress
+        if progress.numInputRows
     ]
-    assert sum(each.read for each in counts) == TABLE.num_rows + 1
-    for each in counts:
-        assert each.late == 0
-        assert each.read == each.accepted + each.late + each.malformed + each.filtered
+    assert sum(count.read for count in counts) == TABLE.num_rows + 1
+    for count in counts:
+        assert count.late == 0
+        assert count.read == count.accepted + count.late + count.malformed + count.filtered
     want = expected(name)
     assert_same(want, feed.result(want.schema), name)
 

@@ -40,9 +40,9 @@ def scattered(folder: str, aggregate: Any, on_bad: str = "drop") -> tuple[Scatte
 def sent(scatter: Scatter, files: LiveFiles, steps: Steps | None) -> list[ShufflePayload]:
     """Read all files that are there, and give what tasks send."""
     reader = FileReader(scatter, "events", files, 2, None, steps)
-    there = [each.path for each in files.listed()]
+    there = [value.path for value in files.listed()]
     tasks = reader.partitions(reader.initialOffset(), offset(there))
-    return [each for task in tasks for each in unpacked(reader.read(task))]
+    return [shuffle_payload for task in tasks for shuffle_payload in unpacked(reader.read(task))]
 
 
 @effort(40)
@@ -86,7 +86,7 @@ def test_times_of_one_pane_stay_in_the_file_and_the_latest_is_told_all_the_same(
     scatter, files = scattered(str(tmp_path), aggregate)
     payloads = sent(scatter, files, scatter.steps("events"))
     assert asked == [sorted(columns) for columns in read]
-    marks = [Mark.decoded(each.payload) for each in payloads if each.name.startswith(MARK)]
+    marks = [Mark.decoded(payload.payload) for payload in payloads if payload.name.startswith(MARK)]
     assert {mark.latest for mark in marks} == {21}
 
 
@@ -115,6 +115,6 @@ def test_a_line_is_no_row_even_if_the_query_does_not_read_what_is_wrong_with_it(
         return
     reader = FileReader(scatter, "events", files, 1, None)
     bad: list[Bad] = []
-    (task,) = reader.partitions(reader.initialOffset(), offset([each.path for each in files.listed()]))
+    (task,) = reader.partitions(reader.initialOffset(), offset([value.path for value in files.listed()]))
     assert [t for batch in reader.rows(task, bad) for t in batch["t"].to_pylist()] == [1, 3]
-    assert [each.offset for each in bad] == [1]
+    assert [record.offset for record in bad] == [1]

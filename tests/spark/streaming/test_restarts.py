@@ -71,9 +71,9 @@ def test_columns_that_drift_harmlessly_are_taken_and_others_stop_the_batch(tmp_p
         paths = [str(tmp_path / f"{number}.parquet") for number in numbers]
         parts = reader.partitions(offset([]), offset(paths))
         payloads = list(unpacked(batch for part in parts for batch in reader.read(part)))
-        return running.stepped(dict.fromkeys({each.shard for each in payloads}, payloads))
+        return running.stepped(dict.fromkeys({payload.shard for payload in payloads}, payloads))
 
-    assert [each["total"].to_pylist() for each in batch(0)] == [[3, 4]]
+    assert [table["total"].to_pylist() for table in batch(0)] == [[3, 4]]
     assert batch(1) == []
     assert running.metrics.late == 1
     before = dict(running.states)

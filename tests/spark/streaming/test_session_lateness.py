@@ -58,8 +58,8 @@ def test_late_rows_of_sessions_do_not_depend_on_the_order_within_a_batch(
         made = [
             sorted(
                 tuple(map(str, row.values()))
-                for each in running.batch([table_of(rows)])
-                for row in each.to_pylist()
+                for table in running.batch([table_of(rows)])
+                for row in table.to_pylist()
             )
             for running, rows in ((given_order, batch), (shuffled, mixed))
         ]

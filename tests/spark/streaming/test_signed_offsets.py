@@ -134,5 +134,5 @@ def tracking(folder: Path, files: int) -> TrackingReader:
 
 
 def files_read(reader: TrackingReader, start: dict[str, Any], end: dict[str, Any]) -> set[str]:
-    parts = [from_json(json.loads(each.part)) for each in reader.partitions(start, end)]
+    parts = [from_json(json.loads(partition.part)) for partition in reader.partitions(start, end)]
     return {Path(piece.fragment.path).name for part in parts for piece in part.pieces}

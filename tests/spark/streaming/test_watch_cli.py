@@ -81,7 +81,7 @@ def test_the_last_glance_waits_for_word_of_the_last_batch() -> None:
         heard.onQueryTerminated(word)
 
     clock = Time("t", pa.timestamp("ms"), "ms")
-    (glance,) = (each for _, each in SparkWatch(ended, heard, clock, sleep=sleep).glances() if each)
+    (glance,) = (value for _, value in SparkWatch(ended, heard, clock, sleep=sleep).glances() if value)
     assert as_line(glance).endswith("read 10  results 3")
 
 

@@ -101,7 +101,7 @@ def _leaving(make: Make, types: tuple[Type, ...]) -> Kernel:
     assert monoid.remove is not None and monoid.take is not None
     shrunk = _fold(k, monoid, values, bounds[0], bounds[3])
     with k.for_(bounds[0], bounds[1], "i") as i:
-        left = named(k, "state", monoid.remove(k, shrunk, tuple(each[i] for each in values)))
+        left = named(k, "state", monoid.remove(k, shrunk, tuple(value[i] for value in values)))
         for state, new in zip(shrunk, left, strict=True):
             k.set(state, new)
     whole = _fold(k, monoid, values, bounds[0], bounds[3])
@@ -120,7 +120,7 @@ def _parameters(
 def _fold(k: KernelBuilder, monoid: Monoid, values: list[Buffer], start: Value, stop: Value) -> Any:
     states = tuple(k.var("state", state.identity, state.type) for state in monoid.states)
     with k.for_(start, stop, "i") as i:
-        stepped = named(k, "state", monoid.step(k, states, tuple(each[i] for each in values)))
+        stepped = named(k, "state", monoid.step(k, states, tuple(value[i] for value in values)))
         for state, new in zip(states, stepped, strict=True):
             k.set(state, new)
     return states

@@ -21,5 +21,7 @@ def compiled(kernel: Kernel) -> tuple[NativeKernel, ...]:
 def run(kernel: Kernel, values: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """Give what a kernel returns and the memory it leaves, the same interpreted and compiled."""
     agree(kernel, values, compiled(kernel))
-    memory = {name: each.copy() if isinstance(each, np.ndarray) else each for name, each in values.items()}
+    memory = {
+        name: value.copy() if isinstance(value, np.ndarray) else value for name, value in values.items()
+    }
     return interpret(kernel, memory), memory

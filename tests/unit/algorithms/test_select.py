@@ -46,10 +46,10 @@ def listing(halves: bool) -> Kernel:
     selection = Selection(k, start, passes, chosen, positions)
     counts: tuple[Var, ...] = selection.halves(n, Sums(k, seen), ROOM) if halves else (selection.rows(n),)
     count = k.var("listed", 0)
-    for place, each in enumerate(counts):
-        with k.for_(0, each, "j") as j:
+    for place, variable in enumerate(counts):
+        with k.for_(0, variable, "j") as j:
             k.store(out, count + j, chosen[j + place * ROOM])
-        k.set(count, count + each)
+        k.set(count, count + variable)
     k.ret(count)
     return k.build()
 

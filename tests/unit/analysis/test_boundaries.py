@@ -67,7 +67,7 @@ def test_the_reach_of_a_query_into_its_input(plan: pl.Plan, expected: Reach) -> 
 def test_each_input_has_its_own_reach() -> None:
     plan = pl.Union((window(EVENTS, span=FIVE, n=COUNT), window(OTHER, span=SLOW, n=COUNT)))
     program = to_ir(plan)
-    streams = {each.body.stream: each.name for each in program.objects if isinstance(each.body, Input)}
+    streams = {this.body.stream: this.name for this in program.objects if isinstance(this.body, Input)}
     assert boundaries(program) == {streams["events"]: Finite(4), streams["others"]: Finite(6)}
 
 
@@ -91,16 +91,16 @@ def within(program: Program, inputs: Any, start: int, end: int) -> list[Any]:
 def test_rows_beyond_a_finite_reach_change_nothing(plan: Any, inputs: Any, start: int, size: int) -> None:
     program = to_ir(plan)
     reach = boundaries(program)
-    assume(all(isinstance(each, Finite) for each in reach.values()))
+    assume(all(isinstance(value, Finite) for value in reach.values()))
     cut = {
-        each.body.stream: [
+        this.body.stream: [
             row
-            for row in inputs[each.body.stream]
+            for row in inputs[this.body.stream]
             if row["ts"] is not None
-            and start - reach[each.name].past <= row["ts"] < start + size + reach[each.name].future
+            and start - reach[this.name].past <= row["ts"] < start + size + reach[this.name].future
         ]
-        for each in program.objects
-        if isinstance(each.body, Input)
+        for this in program.objects
+        if isinstance(this.body, Input)
     }
     try:
         expected = within(program, inputs, start, start + size)

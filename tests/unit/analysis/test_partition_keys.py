@@ -19,7 +19,7 @@ def found(query: Any) -> Any:
     keys = partition_keys(compile_plan(query.plan).program)
     if isinstance(keys, Undivided):
         return keys.reason
-    return {name: [show(each) for each in exprs] for name, exprs in keys.items()}
+    return {name: [show(expr) for expr in exprs] for name, exprs in keys.items()}
 
 
 DIVIDED = {
@@ -88,7 +88,7 @@ def test_a_key_that_differs_between_the_ways_of_a_union_is_none() -> None:
 def test_the_keys_of_a_window_that_divide_what_is_behind_it() -> None:
     query = EVENTS.window(10, by=["a", "b"]).agg(n=pk.count()).rolling(20, by="b").agg(m=pk.max("n"))
     program = compile_plan(query.plan).program
-    first = next(each.name for each in program.objects if each.name.startswith("w"))
+    first = next(this.name for this in program.objects if this.name.startswith("w"))
     assert key_places(program, first) == (1,)
     alone = compile_plan(
         EVENTS.window(10, by=["a"]).agg(n=pk.count()).window(50).agg(m=pk.max("n")).plan

@@ -14,7 +14,7 @@ VIEWS = EVENTS.filter(pk.col("k") == 1)
 
 
 def asked(query):
-    return {name: show(each) for name, each in query.compiled().predicates.items()}
+    return {name: show(predicate) for name, predicate in query.compiled().predicates.items()}
 
 
 @pytest.mark.parametrize(

@@ -33,12 +33,16 @@ def test_every_aggregate_is_a_function_and_a_method(function):
 
 @pytest.mark.parametrize("function", BUILT_IN)
 def test_a_function_and_its_method_have_the_options_and_defaults_of_the_catalogue(function):
-    expected = {each.name: each.default for each in AGGREGATES[function].options if each.default is not None}
+    expected = {
+        option.name: option.default for option in AGGREGATES[function].options if option.default is not None
+    }
     for described in (getattr(pk, function), getattr(pk.Expr, function)):
         found = inspect.signature(described).parameters.values()
-        known = {each.name for each in AGGREGATES[function].options}
-        assert {each.name for each in found} >= known
-        assert {each.name: each.default for each in found if each.name in expected} == expected
+        known = {option.name for option in AGGREGATES[function].options}
+        assert {parameter.name for parameter in found} >= known
+        assert {
+            parameter.name: parameter.default for parameter in found if parameter.name in expected
+        } == expected
 
 
 @pytest.mark.parametrize(
@@ -108,7 +112,7 @@ def test_the_schema_of_a_query_tells_the_types_of_its_aggregates():
     query = events.window("10s").agg(
         deviation=pk.std("v"), first=pk.first("s"), seen=pk.list("s"), users=pk.count_distinct("s")
     )
-    assert [str(each.type) for each in query.schema][2:] == [
+    assert [str(field.type) for field in query.schema][2:] == [
         "double",
         "string",
         "list<item: string>",

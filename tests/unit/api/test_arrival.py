@@ -139,10 +139,10 @@ def test_rows_of_several_threads_are_never_late_in_the_background() -> None:
             live.push({"v": 1})
 
     threads = [Thread(target=work) for _ in range(3)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     live.finish()
     assert sum(n for batch in live for n in batch["n"].to_pylist()) == 600
     assert live.metrics.late == 0

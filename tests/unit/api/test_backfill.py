@@ -34,12 +34,12 @@ def asked(events: Any) -> pk.Stream:
 
 def put(folder: Path, tables: list[pa.Table], format: str = "parquet") -> None:
     folder.mkdir()
-    for number, each in enumerate(tables):
+    for number, batch in enumerate(tables):
         path = folder / f"{number}.{format}"
         if format == "parquet":
-            pq.write_table(each, path, row_group_size=2)
+            pq.write_table(batch, path, row_group_size=2)
         else:
-            path.write_text("t,v\n" + "".join(f"{row['t']},{row['v']}\n" for row in each.to_pylist()))
+            path.write_text("t,v\n" + "".join(f"{row['t']},{row['v']}\n" for row in batch.to_pylist()))
         os.utime(path, (number, number))
 
 
@@ -74,7 +74,7 @@ def test_each_row_is_read_from_its_side_and_none_is_late(
     assert_same(want, pa.Table.from_batches(list(run), want.schema), "run")
     found = run.metrics
     assert (found.late, found.read) == (0, sum(map(len, past)) + sum(map(len, new)))
-    assert found.filtered == found.read - sum(each.num_rows for each in rows)
+    assert found.filtered == found.read - sum(row.num_rows for row in rows)
     assert_same(want, query.collect(), "collect")
 
 
@@ -83,7 +83,7 @@ def test_windows_of_history_leave_as_soon_as_files_say_that_nothing_older_comes(
     put(tmp_path / "new", [table([44])])
     live = pk.scan_stream(tmp_path / "new", time="t", stop_after="0s", name="events")
     run = pk.scan(tmp_path / "past", time="t").then(live, at=40).window(10).agg(n=pk.count()).run()
-    assert [each["window_end"].to_pylist() for each in run] == [[10], [20], [30, 40], [50]]
+    assert [batch["window_end"].to_pylist() for batch in run] == [[10], [20], [30, 40], [50]]
     assert pk.scan(tmp_path / "past", time="t").then(live, at=40).name == "events"
 
 
@@ -97,7 +97,7 @@ def test_what_follows_may_be_passed_when_the_query_runs_and_never_takes_the_plac
     ways = [new, iter(new.to_batches()), new.to_batches(), pk.from_arrow(new, time="t")]
     for live in ways:
         run = query.run(s=live)
-        assert [n for each in run for n in each["n"].to_pylist()] == [2, 1, 1]
+        assert [n for batch in run for n in batch["n"].to_pylist()] == [2, 1, 1]
         assert (run.metrics.read, run.metrics.filtered) == (6, 2)
     assert query.collect(s=new)["n"].to_pylist() == [2, 1, 1]
 
@@ -108,7 +108,7 @@ def test_files_that_do_not_tell_their_times_stay_in_their_order(tmp_path: Path) 
     assert [upto for _, upto in parts] == [None] * 3
     put(tmp_path / "told", [table([25]), table([1]), table([3])])
     reported = in_order(Dataset.of(tmp_path / "told", time="t"))
-    names = [[Path(each.path).name for each in part.fragments] for part, _ in reported]
+    names = [[Path(fragment.path).name for fragment in part.fragments] for part, _ in reported]
     assert names == [["1.parquet"], ["2.parquet"], ["0.parquet"]]
     assert [upto for _, upto in reported] == [3, 25, END_OF_TIME]
 

@@ -78,10 +78,10 @@ def test_threads_may_push_into_one_query() -> None:
             live.push(rows(time, time + 1))
 
     threads = [Thread(target=work, args=(begin,)) for begin in range(0, 8_000, 1_000)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     live.finish()
     assert sum(counts(live)) == 8 * 200 * 2 == live.metrics.accepted
 

@@ -56,7 +56,7 @@ UNTRACEABLE: dict[str, tuple[Callable[..., Any], str]] = {
     "in": (lambda s, x: s + (2 in x), r"\.is_in\(\.\.\.\) instead of in"),
     "max": (lambda s, x: max(s, x + 1), r"pk\.greatest instead of min and max"),
     "a chain": (lambda s, x: s + (0 < x < 1), r"\(a < b\) & \(b < c\)"),
-    "a loop": (lambda s, x: [each for each in x], "cannot be iterated over"),  # noqa: C416
+    "a loop": (lambda s, x: [value for value in x], "cannot be iterated over"),  # noqa: C416
     "float": (lambda s, x: s + float(x), r"\.cast\('float64'\) instead of float"),
     "int": (lambda s, x: s + int(x), r"\.cast\('int64'\) instead of int"),
     "math": (lambda s, x: s + math.sqrt(x), r"\.sqrt\(\) instead of math\.sqrt"),

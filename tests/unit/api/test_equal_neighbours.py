@@ -31,8 +31,8 @@ def wanted() -> list[Told]:
     ]
 
 
-def _same(each: tuple[int, float | None]) -> Any:
-    return "nan" if each[1] is not None and isnan(each[1]) else each[1]
+def _same(pair: tuple[int, float | None]) -> Any:
+    return "nan" if pair[1] is not None and isnan(pair[1]) else pair[1]
 
 
 def sparse(dtype: pa.DataType) -> tuple[pk.Stream, pa.Table]:

@@ -82,7 +82,7 @@ LITERALS = [
 ]
 
 
-@pytest.mark.parametrize(("value", "physical", "dtype"), LITERALS, ids=[repr(each[0]) for each in LITERALS])
+@pytest.mark.parametrize(("value", "physical", "dtype"), LITERALS, ids=[repr(pair[0]) for pair in LITERALS])
 def test_a_python_value_becomes_a_literal_of_its_type(value, physical, dtype):
     assert pk.lit(value).node == Literal(physical, dtype)
 

@@ -58,7 +58,7 @@ def windows(topic: Topic, idle_after: str | None) -> tuple[list[tuple[float, lis
     """Tell when which windows were given."""
     source = pk.stream("s", COLUMNS, time="t", idle_after=idle_after)
     run = source.window(10).agg(n=pk.count()).run(topic, final=False)
-    return [(topic.wall.time, each["window_end"].to_pylist()) for each in run], run.metrics
+    return [(topic.wall.time, batch["window_end"].to_pylist()) for batch in run], run.metrics
 
 
 SCRIPT = [
@@ -108,8 +108,8 @@ def test_a_stream_that_is_silent_follows_the_others_and_holds_them_up_again_when
         assert live.push(one=rows(36)) == []
         wall.time = 10.0
         given = live.wait()
-        assert [each["window_end"].to_pylist() for each in given] == [[10, 30]]
+        assert [batch["window_end"].to_pylist() for batch in given] == [[10, 30]]
         assert live.push(other=rows(3, 37)) == []
         assert live.metrics.late == 1
         assert live.push(one=rows(70)) == []
-        assert [each["window_end"].to_pylist() for each in live.push(other=rows(60))] == [[40]]
+        assert [batch["window_end"].to_pylist() for batch in live.push(other=rows(60))] == [[40]]

@@ -132,12 +132,12 @@ needs_maps = pytest.mark.skipif(
 @needs_maps
 def test_clearing_the_cache_frees_code_that_queries_were_compiled_to(compiled: set[str]) -> None:
     kept = [shaped(number) for number in range(64, 104)]
-    answers = [each.collect().num_rows for each in kept]
+    answers = [stream.collect().num_rows for stream in kept]
     assert len(compiled) == len(kept)
     assert len(kernel_cache()) >= len(kept)
     pk.clear_cache()
     assert len(kernel_cache()) == 0
-    assert [each.collect().num_rows for each in kept] == answers
+    assert [stream.collect().num_rows for stream in kept] == answers
 
 
 @pytest.mark.campaign

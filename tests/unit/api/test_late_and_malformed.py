@@ -48,9 +48,9 @@ def test_late_rows_are_handed_over_whole_and_add_up_with_the_others(
         for seed, times in enumerate(cuts):
             live.push(batch(times, seed))
             assert live.metrics.balanced
-            assert sum(each.num_rows for each in late) == live.metrics.late
+            assert sum(table.num_rows for table in late) == live.metrics.late
         given = [row for seed, times in enumerate(cuts) for row in batch(times, seed).to_pylist()]
-        for row in (row for each in late for row in each.to_pylist()):
+        for row in (row for table in late for row in table.to_pylist()):
             given.remove(row)  # every one of them is a row as it was pushed, with all its columns
 
 
@@ -87,7 +87,7 @@ def test_a_row_that_is_late_in_two_branches_is_handed_over_once() -> None:
         live.push(batch([1, 50]))
         live.push(batch([2, 51]))
         assert live.metrics.late == 2
-    assert [each["t"].to_pylist() for each in late] == [[2]]
+    assert [table["t"].to_pylist() for table in late] == [[2]]
 
 
 def test_a_run_that_goes_on_from_a_state_hands_over_the_right_rows() -> None:
@@ -98,7 +98,7 @@ def test_a_run_that_goes_on_from_a_state_hands_over_the_right_rows() -> None:
         state = live.state()
     with query.open(state=state) as live:
         live.push(batch([60, 3, 61]))
-    assert [each["t"].to_pylist() for each in late] == [[3]]
+    assert [table["t"].to_pylist() for table in late] == [[3]]
 
 
 def test_folders_take_late_and_malformed_rows(tmp_path: Path) -> None:
@@ -112,19 +112,19 @@ def test_folders_take_late_and_malformed_rows(tmp_path: Path) -> None:
     )
     query = source.window(10).agg(n=pk.count())
     run = query.run(iter([batch([1, None, 50]), batch([2, 51, None]), batch([3])]))
-    assert [each["n"].to_pylist() for each in run] == [[1], [2]]
+    assert [table["n"].to_pylist() for table in run] == [[1], [2]]
     found = run.metrics
     assert (found.read, found.accepted, found.late, found.malformed) == (7, 3, 2, 2)
     files = sorted((tmp_path / "late").iterdir())
-    assert [each.name for each in files] == ["my%2Fs-000000.parquet", "my%2Fs-000001.parquet"]
-    assert [pq.read_table(each)["t"].to_pylist() for each in files] == [[2], [3]]
+    assert [file.name for file in files] == ["my%2Fs-000000.parquet", "my%2Fs-000001.parquet"]
+    assert [pq.read_table(file)["t"].to_pylist() for file in files] == [[2], [3]]
     bad = pq.read_table(tmp_path / "bad").to_pylist()
-    assert [(each["stream"], each["source"], each["offset"]) for each in bad] == [
+    assert [(row["stream"], row["source"], row["offset"]) for row in bad] == [
         ("my/s", "my/s", 1),
         ("my/s", "my/s", 5),
     ]
     assert bad[0]["row"] == b'{"t": null, "k": "b", "v": 7}'
-    assert {each["reason"] for each in bad} == {"it has no time"}
+    assert {row["reason"] for row in bad} == {"it has no time"}
 
 
 def test_a_query_that_collects_fills_the_quarantine_too(tmp_path: Path) -> None:
@@ -155,11 +155,11 @@ def test_live_files_are_read_past_what_is_no_row(tmp_path: Path, collected: bool
         assert query.collect(metrics=metrics)["n"].to_pylist() == [7, 2]
     else:
         run = query.run()
-        assert [each["n"].to_pylist() for each in run] == [[7], [2]]
+        assert [table["n"].to_pylist() for table in run] == [[7], [2]]
         metrics = run.metrics
     assert (metrics.read, metrics.accepted, metrics.malformed) == (5, 3, 2)
     bad = pq.read_table(tmp_path / "_quarantine").to_pylist()
-    assert [(Path(each["source"]).name, each["offset"], each["row"]) for each in bad] == [
+    assert [(Path(row["source"]).name, row["offset"], row["row"]) for row in bad] == [
         ("a.csv", 1, b"x,y"),
         ("a.csv", 2, b",3"),
     ]

@@ -36,10 +36,10 @@ def test_threads_may_share_an_open_query() -> None:
             found.extend(totals(live.push(rows(time))))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert found + totals(live.finish()) == [40] * 10
 
 

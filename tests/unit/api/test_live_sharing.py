@@ -29,13 +29,13 @@ def test_threads_may_push_into_one_query() -> None:
                 failures.append(error)
 
         threads = [Thread(target=work, args=(begin,)) for begin in range(0, 8_000, 1_000)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
         found += live.finish()
     assert failures == []
-    assert sum(sum(each.column("n").to_pylist()) for each in found) == 8 * 200 * 2
+    assert sum(sum(value.column("n").to_pylist()) for value in found) == 8 * 200 * 2
     assert live.metrics.accepted == 8 * 200 * 2
 
 

@@ -92,9 +92,9 @@ def test_malformed_records_are_kept_in_quarantine(tmp_path: Path, how: str, name
     assert totals == [8]
     assert metrics is None or (metrics.read, metrics.malformed) == (5, 3)
     kept = pq.read_table(tmp_path / "bad").sort_by("offset").to_pylist()
-    assert [each["row"] for each in kept] == BAD[name]
-    assert [each["offset"] for each in kept] == [1, 2, 3]
-    assert {Path(each["source"]).name for each in kept} == {name}
+    assert [row["row"] for row in kept] == BAD[name]
+    assert [row["offset"] for row in kept] == [1, 2, 3]
+    assert {Path(row["source"]).name for row in kept} == {name}
 
 
 @pytest.mark.parametrize("name", FILES)

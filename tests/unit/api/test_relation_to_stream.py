@@ -55,7 +55,7 @@ def test_new_rows_batch_by_batch_are_those_of_plain_python(rows: list[tuple], sh
     columns = list(zip(*rows, strict=True)) or [(), (), ()]
     schema = {"t": pa.int64(), "k": pa.string(), "v": pa.int64()}
     table = pa.table(
-        {name: pa.array(each, dtype) for (name, dtype), each in zip(schema.items(), columns, strict=True)}
+        {name: pa.array(column, dtype) for (name, dtype), column in zip(schema.items(), columns, strict=True)}
     )
     result = events(table).window(shape[0], every=shape[1], by="k").agg(s=pk.sum("v"))
     wanted = new_rows(result.collect(), shape[1])

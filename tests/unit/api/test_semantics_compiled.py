@@ -63,7 +63,7 @@ def test_a_compiled_scalar_has_the_value_the_document_says(example: Example) -> 
     if example.error is not None:
         expect(example, stream_of(example).with_columns(r=example.expression))
         return
-    group, number = divmod([each is example for each in VALUES].index(True), TOGETHER)
+    group, number = divmod([value is example for value in VALUES].index(True), TOGETHER)
     check(example, computed(group)[f"result {number}"])
 
 
@@ -91,5 +91,5 @@ def test_an_attached_aggregate_has_the_same_value_beside_every_row(example: Exam
 def test_rows_fall_into_the_windows_the_document_says(window: str, times: str, expected: str) -> None:
     data = pa.table({"t": pa.array(list(map(int, times.split())), pa.int64())})
     result = pk.from_arrow(data, time="t").window(eval(window, {"pk": pk})).agg(n=pk.count()).collect()
-    found = [tuple(map(int, each)) for each in re.findall(r"\[(-?\d+), (-?\d+)\): (\d+)", expected)]
+    found = [tuple(map(int, value)) for value in re.findall(r"\[(-?\d+), (-?\d+)\): (\d+)", expected)]
     assert list(zip(*(column.to_pylist() for column in result.columns), strict=True)) == found

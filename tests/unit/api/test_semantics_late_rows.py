@@ -17,7 +17,7 @@ START_OF_TIME = -(1 << 63)
 
 
 def numbers(text: str) -> list[int]:
-    return [int(each) for each in text.split()]
+    return [int(value) for value in text.split()]
 
 
 def query_of(window: str, late: list[int]) -> Any:
@@ -45,7 +45,7 @@ def test_rows_are_late_as_the_document_says(window: str, times: str, late: str, 
 )
 def test_the_plain_definition_says_the_same(window: str, times: str, late: str, partly: str) -> None:
     objects = to_ir(query_of(window, []).plan).objects
-    domain = next(each.body.domain for each in objects if hasattr(each.body, "domain"))
+    domain = next(this.body.domain for this in objects if hasattr(this.body, "domain"))
     reached, arrivals = START_OF_TIME, []
     for time in numbers(times):
         arrivals.append((time, None, reached))

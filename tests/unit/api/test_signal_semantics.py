@@ -17,7 +17,7 @@ SIGNALS = table("signal | samples | intervals")
 
 
 def samples_of(text: str) -> pa.Table:
-    pairs = [each.split(":") for each in text.split()]
+    pairs = [value.split(":") for value in text.split()]
     values = [None if value == "null" else float(value) for _, value in pairs]
     return pa.table({"t": pa.array([int(t) for t, _ in pairs]), "v": pa.array(values, pa.float64())})
 

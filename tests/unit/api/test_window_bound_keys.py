@@ -31,8 +31,8 @@ def found(made: pk.Stream) -> list[tuple[Any, ...]]:
         "left": ALONE + PAIRS,
         "right": PAIRS,
         "full": ALONE + PAIRS,
-        "semi": [each[:4] for each in PAIRS],
-        "anti": [each[:4] for each in ALONE],
+        "semi": [pair[:4] for pair in PAIRS],
+        "anti": [row[:4] for row in ALONE],
     }.items(),
 )
 def test_results_meet_on_the_bounds_of_their_windows(how: str, expected: list[tuple[Any, ...]]) -> None:
@@ -44,7 +44,7 @@ def test_results_meet_on_the_bounds_of_their_windows(how: str, expected: list[tu
 
 
 def test_further_keys_and_conditions_go_with_the_bounds() -> None:
-    largest = [each for each in PAIRS if each[3] == each[4]]
+    largest = [pair for pair in PAIRS if pair[3] == pair[4]]
     by_key = TOTALS.join(MOST, left_on=[*BOUNDS, "s"], right_on=[*BOUNDS, "most"]).drop("join_time")
     assert found(by_key) == sorted((start, end, s, k) for start, end, k, s, *_ in largest)
     assert found(TOTALS.join(MOST, on=BOUNDS, where=pk.left("s") == pk.right("most"))) == largest

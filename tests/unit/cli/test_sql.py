@@ -72,7 +72,7 @@ def test_a_query_is_explained_instead_of_run(penstock, events):
     ],
 )
 def test_mistakes_are_one_line_and_an_exit_code(penstock, events, flags, code, message):
-    result = penstock("sql", QUERY, *(each.replace("EVENTS", str(events)) for each in flags))
+    result = penstock("sql", QUERY, *(flag.replace("EVENTS", str(events)) for flag in flags))
     assert result.exit_code == code
     assert message in result.stderr
     assert "Traceback" not in result.output

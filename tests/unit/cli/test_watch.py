@@ -41,8 +41,8 @@ def watched(step: float = 0.4) -> Watch:
     query = source.window("10s").agg(n=pk.count())
     times = [[1_000, 2_000], [12_000, None], [3_000, 25_000]]
     batches = [
-        pa.RecordBatch.from_arrays([pa.array(each, stamps), pa.array([1] * len(each))], ["t", "v"])
-        for each in times
+        pa.RecordBatch.from_arrays([pa.array(time, stamps), pa.array([1] * len(time))], ["t", "v"])
+        for time in times
     ]
     return Watch(query.run(iter(batches)), sources_of(query.plan)[0].time, Ticking(step), lambda: 30.0)
 

@@ -22,7 +22,7 @@ def array(type: Type, numbers: list[Any]) -> npt.NDArray[Any]:
     """Lay numbers out as a buffer's memory."""
     if type.bits != 128:
         return np.array(numbers, dtype_of(type))
-    words = [from_bits(word, _I64) for each in numbers for word in (each & _WORD, (each >> 64) & _WORD)]
+    words = [from_bits(word, _I64) for number in numbers for word in (number & _WORD, (number >> 64) & _WORD)]
     return np.array(words, np.int64)
 
 
@@ -55,7 +55,7 @@ def _same(kernel: Kernel, found: Values, expected: Values) -> None:
 
 
 def _copies(values: Values) -> dict[str, Any]:
-    return {name: each.copy() if isinstance(each, np.ndarray) else each for name, each in values.items()}
+    return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in values.items()}
 
 
 def _bits(data: npt.NDArray[Any]) -> npt.NDArray[Any]:

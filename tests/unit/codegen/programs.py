@@ -167,8 +167,8 @@ def _index(scope: _Scope) -> Value:
 
 
 def _value(scope: _Scope, type: Type, depth: int) -> Value:
-    leaves = [_constant, *([_variable] if any(each.type == type for each in scope.readable) else [])]
-    leaves += [_load] if any(each.type == type for each in scope.buffers) else []
+    leaves = [_constant, *([_variable] if any(variable.type == type for variable in scope.readable) else [])]
+    leaves += [_load] if any(buffer.type == type for buffer in scope.buffers) else []
     inner = [_binary, _select, _cast, *([_unary] if UNARY_OPS[type.kind] else [])]
     inner += [_compare, _overflows] if type == BOOL else []
     inner += [_peek] if type.bits in (1, 8, 16) else []
@@ -180,15 +180,17 @@ def _constant(scope: _Scope, type: Type, depth: int) -> Value:
 
 
 def _variable(scope: _Scope, type: Type, depth: int) -> Value:
-    return scope.draw(st.sampled_from([each for each in scope.readable if each.type == type]))
+    return scope.draw(st.sampled_from([variable for variable in scope.readable if variable.type == type]))
 
 
 def _load(scope: _Scope, type: Type, depth: int) -> Value:
-    return scope.draw(st.sampled_from([each for each in scope.buffers if each.type == type]))[_index(scope)]
+    return scope.draw(st.sampled_from([buffer for buffer in scope.buffers if buffer.type == type]))[
+        _index(scope)
+    ]
 
 
 def _peek(scope: _Scope, type: Type, depth: int) -> Value:
-    data = next(each for each in scope.buffers if each.type == U8)
+    data = next(buffer for buffer in scope.buffers if buffer.type == U8)
     if type == BOOL and scope.partition is not None:
         return Peek(data, scope.partition + scope.draw(st.integers(0, 8 * (LENGTH - 1))), BOOL)
     return Peek(data, _value(scope, I64, 1) & (8 * LENGTH - 1 if type == BOOL else 3), type)

@@ -46,7 +46,7 @@ class Counting:
 def adds(native, amount: int) -> bool:
     x = np.arange(5)
     native({"x": x, "n": 5})
-    return x.tolist() == [each + amount for each in range(5)]
+    return x.tolist() == [index + amount for index in range(5)]
 
 
 @pytest.fixture

@@ -79,10 +79,10 @@ def test_threads_take_each_share_once_and_all_of_them() -> None:
         seen.append(go_through(NATIVE, rows, {"marks": marks, "out": out}))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert (out == 1).all()
     assert sum(seen) == many
 
@@ -128,7 +128,7 @@ def test_native_threads_work_at_the_same_time() -> None:
     met = compile_kernel(k.build(), effort=OptimisationLevel.QUICK)
     both = np.zeros(2, np.int64)
     given: list[dict[str, Argument]] = [{"words": both, "own": own, "other": 1 - own} for own in range(2)]
-    frames = [met.frame(each) for each in given]
+    frames = [met.frame(value) for value in given]
     assert met.together(frames, [Morsels(0, 1, 1), Morsels(0, 1, 1)]) == [
         (1, None),
         (1, None),
@@ -151,9 +151,9 @@ def test_a_thread_is_waited_for_however_long_it_takes(turns: int) -> None:
     kernel = compile_kernel(k.build(), effort=OptimisationLevel.QUICK)
     both = np.zeros(4, np.int64)
     given: list[dict[str, Argument]] = [
-        {"words": both, "own": own, "other": 1 - own, "turns": each} for own, each in enumerate((1, turns))
+        {"words": both, "own": own, "other": 1 - own, "turns": value} for own, value in enumerate((1, turns))
     ]
-    frames = [kernel.frame(each) for each in given]
+    frames = [kernel.frame(value) for value in given]
     assert kernel.together(frames, [Morsels(0, 1, 1), Morsels(0, 1, 1)]) == [(1, None), (1, None)]
     assert both.tolist() == [1, 1, 1, turns]
 
@@ -178,10 +178,10 @@ def test_threads_that_come_first_together_make_the_code_once() -> None:
         loaded.append(fresh._loaded)
 
     threads = [threading.Thread(target=work) for _ in range(8)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert len(set(map(id, loaded))) == 1 and len(loaded) == 8
 
 

@@ -88,13 +88,13 @@ def test_directories_are_made_private_whatever_the_mask(directory: Path) -> None
         assert private_directory(directory) == (directory.resolve(), "")
     finally:
         os.umask(before)
-    assert [stat.S_IMODE(each.stat().st_mode) for each in (directory, directory.parent)] == [0o700, 0o700]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (directory, directory.parent)] == [0o700, 0o700]
 
 
 def test_the_secret_is_made_once_and_readable_by_its_user_alone(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = set(pool.map(lambda _: secret_in(tmp_path / "key"), range(16)))
-    assert [len(each) for each in found] == [32]
+    assert [len(value) for value in found] == [32]
     assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
     assert [file.name for file in tmp_path.iterdir()] == ["key"]
 

@@ -101,19 +101,19 @@ def test_many_threads_start_one_compilation() -> None:
     later = Later()
     run = TieredKernel(total(), patience=0.0, clock=ticking(), start=later)
     threads = [threading.Thread(target=run, args=(ARGUMENTS,)) for _ in range(8)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert len(later.work) == 1
 
 
 def test_the_real_background_thread_ends_with_fast_code() -> None:
     run = TieredKernel(total(), patience=0.0)
     run(ARGUMENTS)
-    for each in threading.enumerate():
-        if each.name == "penstock-compile":
-            each.join()
+    for thread in threading.enumerate():
+        if thread.name == "penstock-compile":
+            thread.join()
     assert (run.effort, run(ARGUMENTS)) == (OptimisationLevel.FULL, 4950)
 
 

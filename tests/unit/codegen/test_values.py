@@ -52,15 +52,15 @@ def table(types: list[Type], results: Callable[..., Results]) -> Kernel:
     k = KernelBuilder("table")
     inputs = [k.buffer(f"in{place}", type) for place, type in enumerate(types)]
     n = k.scalar("n")
-    outputs = {name: k.buffer(name, each.type) for name, each in _rows(inputs, const(0, I64), results)}
+    outputs = {name: k.buffer(name, value.type) for name, value in _rows(inputs, const(0, I64), results)}
     with k.for_(0, n) as i:
-        for name, each in _rows(inputs, i, results):
-            k.store(outputs[name], i, each)
+        for name, value in _rows(inputs, i, results):
+            k.store(outputs[name], i, value)
     return k.build()
 
 
 def _rows(inputs: list[Buffer], index: Value, results: Callable[..., Results]) -> list[tuple[str, Value]]:
-    return list(results(*(each[index] for each in inputs)).items())
+    return list(results(*(input_[index] for input_ in inputs)).items())
 
 
 @cache
@@ -73,7 +73,7 @@ def check(kernel: Kernel, *columns: list[object]) -> None:
     for parameter in kernel.params:
         if isinstance(parameter, Buffer):
             values[parameter.name] = zeros(parameter.type, len(columns[0]))
-    inputs = [each for each in kernel.params if isinstance(each, Buffer)][: len(columns)]
+    inputs = [statement for statement in kernel.params if isinstance(statement, Buffer)][: len(columns)]
     for parameter, column in zip(inputs, columns, strict=True):
         values[parameter.name] = array(parameter.type, column)
     agree(kernel, values, compiled(kernel))
@@ -133,14 +133,14 @@ def test_casts_from_each_type_to_each_agree(type: Type, data: st.DataObject) -> 
 
 def divisors(type: Type) -> list[int]:
     low, high = limits(type)
-    return [each for each in (0, 1, -1, 7, -7, 16, low, high, high - 1) if low <= each <= high]
+    return [value for value in (0, 1, -1, 7, -7, 16, low, high, high - 1) if low <= value <= high]
 
 
 @cache
 def constant_division_kernel(type: Type) -> Kernel:
     def results(a: Value) -> Results:
-        pairs = [(op, each) for op in ("div", "rem") for each in divisors(type)]
-        return {f"{op}{place}": Binary(op, a, const(each, type)) for place, (op, each) in enumerate(pairs)}
+        pairs = [(op, divisor) for op in ("div", "rem") for divisor in divisors(type)]
+        return {f"{op}{place}": Binary(op, a, const(value, type)) for place, (op, value) in enumerate(pairs)}
 
     return table([type], results)
 
@@ -158,8 +158,8 @@ POWERS = [0.0, -0.0, 0.5, 1.0, 2.0, 3.0, -1.0, -0.5, float("inf"), float("nan")]
 @cache
 def constant_power_kernel(type: Type) -> Kernel:
     def results(a: Value) -> Results:
-        up = {f"up{place}": Binary("pow", a, const(each, type)) for place, each in enumerate(POWERS)}
-        of = {f"of{place}": Binary("pow", const(each, type), a) for place, each in enumerate(POWERS)}
+        up = {f"up{place}": Binary("pow", a, const(value, type)) for place, value in enumerate(POWERS)}
+        of = {f"of{place}": Binary("pow", const(value, type), a) for place, value in enumerate(POWERS)}
         return up | of
 
     return table([type], results)
@@ -174,7 +174,7 @@ def test_powers_with_constants_agree_to_the_last_bit(type: Type, data: st.DataOb
 
 @cache
 def bitcast_kernel(type: Type) -> Kernel:
-    same_width = [each for each in ALL if each.bits == type.bits]
+    same_width = [kind for kind in ALL if kind.bits == type.bits]
     return table([type], lambda a: {f"as_{target}": Bitcast(a, target) for target in same_width})
 
 
@@ -182,7 +182,7 @@ def bitcast_kernel(type: Type) -> Kernel:
 @FEW
 @given(data=st.data())
 def test_bitcasts_agree_for_all_but_nan(type: Type, data: st.DataObject) -> None:
-    drawn = numbers(type).filter(lambda each: each == each)
+    drawn = numbers(type).filter(lambda value: value == value)
     check(bitcast_kernel(type), data.draw(st.lists(drawn, min_size=1, max_size=8)))
 
 

@@ -38,7 +38,7 @@ FEW = st.none() | st.sampled_from([-2, -1, 0, 1, 2, 3])
 
 def over(function, values, dtype=F64, **options):
     given = tuple(options.items()) or NEEDED.get(function, ())
-    return reduce(function, [(each,) for each in values], [dtype], given)
+    return reduce(function, [(value,) for value in values], [dtype], given)
 
 
 def beside(function, pairs, dtype=F64, **options):
@@ -166,19 +166,19 @@ def answer(function, values):
     return reduce(function, rows, types, NEEDED.get(function, ()))
 
 
-@pytest.mark.parametrize("function", [each for each in BUILT_IN if AGGREGATES[each].commutative])
+@pytest.mark.parametrize("function", [value for value in BUILT_IN if AGGREGATES[value].commutative])
 @given(values=st.lists(st.tuples(FEW, FEW), max_size=8), seed=st.integers(0, 99))
 def test_a_commutative_aggregate_does_not_see_the_order_of_rows(function, values, seed):
     shuffled = random.Random(seed).sample(values, len(values))
     assert same(answer(function, values), answer(function, shuffled))
 
 
-@pytest.mark.parametrize("function", [each for each in BUILT_IN if not AGGREGATES[each].commutative])
+@pytest.mark.parametrize("function", [value for value in BUILT_IN if not AGGREGATES[value].commutative])
 def test_one_that_is_not_commutative_sees_it(function):
     assert answer(function, [(1, 1), (2, 1)]) != answer(function, [(2, 1), (1, 1)])
 
 
-@pytest.mark.parametrize("function", [each for each in BUILT_IN if AGGREGATES[each].skips_nulls])
+@pytest.mark.parametrize("function", [value for value in BUILT_IN if AGGREGATES[value].skips_nulls])
 @given(values=st.lists(st.tuples(FEW, FEW), max_size=8))
 def test_one_that_skips_nulls_gives_the_same_without_their_rows(function, values):
     width = AGGREGATES[function].most
@@ -186,7 +186,7 @@ def test_one_that_skips_nulls_gives_the_same_without_their_rows(function, values
     assert same(answer(function, values), answer(function, whole))
 
 
-@pytest.mark.parametrize("function", [each for each in BUILT_IN if not AGGREGATES[each].skips_nulls])
+@pytest.mark.parametrize("function", [value for value in BUILT_IN if not AGGREGATES[value].skips_nulls])
 def test_one_that_does_not_skip_nulls_may_answer_null(function):
     assert answer(function, [(None, 1)]) is None
     assert answer(function, [(1, 1)]) == 1
@@ -194,7 +194,7 @@ def test_one_that_does_not_skip_nulls_may_answer_null(function):
 
 
 def test_only_aggregates_without_a_state_of_fixed_size_are_holistic():
-    holistic = {each for each in BUILT_IN if AGGREGATES[each].holistic}
+    holistic = {value for value in BUILT_IN if AGGREGATES[value].holistic}
     assert holistic == {"median", "quantile", "mode", "count_distinct", "list"}
 
 
@@ -223,19 +223,19 @@ def test_a_square_root_of_the_extreme_is_a_float_too(exact):
 def test_deviations_are_exact(values):
     mean = sum(map(Fraction, values)) / len(values)
     found, unit = deviations(values)
-    assert [Fraction(each, unit) for each in found] == [Fraction(each) - mean for each in values]
+    assert [Fraction(value, unit) for value in found] == [Fraction(value) - mean for value in values]
 
 
 @given(st.lists(FINITE, min_size=2, max_size=8))
 def test_the_variance_is_rounded_once(values):
     mean = sum(map(Fraction, values)) / len(values)
-    exact = sum((Fraction(each) - mean) ** 2 for each in values) / (len(values) - 1)
+    exact = sum((Fraction(value) - mean) ** 2 for value in values) / (len(values) - 1)
     assert over("var", values) == float(exact)
 
 
 @given(st.lists(st.integers(-1000, 1000), min_size=1, max_size=8), st.sampled_from([0, 10**9, 10**17]))
 def test_moments_do_not_see_where_the_values_lie(values, shift):
-    moved = [each + shift for each in values]
+    moved = [value + shift for value in values]
     for function in ("std", "var", "skew", "kurtosis"):
         assert same(over(function, values, I64), over(function, moved, I64))
 
@@ -284,14 +284,14 @@ def test_quantiles_at_the_ends_are_the_extremes(values):
 
 @given(st.lists(st.sampled_from([0.0, -0.0, 1.0, math.nan, -math.inf, None])))
 def test_a_mode_is_no_rarer_than_any_value_and_below_all_as_frequent(values):
-    known = [order_key(each) for each in values if each is not None]
+    known = [order_key(value) for value in values if value is not None]
     found = over("mode", values)
     if not known:
         assert found is None
         return
     times = known.count(order_key(found))
-    assert all(known.count(each) <= times for each in known)
-    assert all(order_key(found) <= each for each in known if known.count(each) == times)
+    assert all(known.count(value) <= times for value in known)
+    assert all(order_key(found) <= value for value in known if known.count(value) == times)
     assert over("count_distinct", values) == len(set(known))
 
 
@@ -311,7 +311,7 @@ def test_the_value_beside_an_extreme_is_the_smallest_there_is(pairs):
 
 @given(st.lists(FEW))
 def test_first_last_and_list_follow_the_order_of_rows(values):
-    known = [each for each in values if each is not None]
+    known = [value for value in values if value is not None]
     assert over("list", values, I64) == known
     assert over("first", values, I64) == (values[0] if values else None)
     assert over("last", values, I64) == (values[-1] if values else None)

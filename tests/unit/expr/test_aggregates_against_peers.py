@@ -21,7 +21,7 @@ pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 
 # Steps of 1/8 keep the peers' own rounding small: what is compared is what they compute, not how well.
-NUMBERS = st.lists(st.integers(-800, 800).map(lambda each: each / 8), min_size=1, max_size=20)
+NUMBERS = st.lists(st.integers(-800, 800).map(lambda value: value / 8), min_size=1, max_size=20)
 SPREAD = NUMBERS.filter(lambda values: len(set(values)) > 1)
 PAIRS = st.lists(st.tuples(*[st.integers(-9, 9).map(float)] * 2), min_size=2, max_size=20)
 HOLEY = st.lists(st.none() | st.sampled_from([-1.5, 0.0, 2.0, math.inf, -math.inf, math.nan]), max_size=9)
@@ -29,7 +29,7 @@ Q = st.floats(0, 1)
 
 
 def over(function, values, **options):
-    return reduce(function, [(each,) for each in values], [pa.float64()], tuple(options.items()))
+    return reduce(function, [(value,) for value in values], [pa.float64()], tuple(options.items()))
 
 
 def close(expected):
@@ -45,7 +45,7 @@ def by_duckdb(expression, *columns):
     """Compute an expression of x and y over rows of floats."""
     names = "xy"[: len(columns)]
     listed = ", ".join(f"unnest($each_{name}) as {name}" for name in names)
-    given = {f"each_{name}": [*each] for name, each in zip(names, columns, strict=True)}
+    given = {f"each_{name}": [*column] for name, column in zip(names, columns, strict=True)}
     return connection().execute(f"select {expression} from (select {listed})", given).fetchone()[0]
 
 
@@ -121,7 +121,7 @@ def test_nulls_nan_and_infinities_are_ordered_as_in_duckdb(values):
     for function in ("min", "max"):
         assert over(function, values) == close(by_duckdb(f"{function}(x::double)", column))
     assert over("count_distinct", values) == by_duckdb("count(distinct x::double)", column)
-    known = [each for each in values if each is not None]
+    known = [value for value in values if value is not None]
     if len(known) % 2:
         assert over("median", values) == close(by_duckdb("median(x::double)", column))
 
@@ -139,23 +139,23 @@ def test_products_are_those_of_numpy_and_duckdb(values):
     assert over("product", values) == close(by_duckdb("product(x)", values))
 
 
-@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 99)), unique_by=lambda each: each[1]))
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 99)), unique_by=lambda pair: pair[1]))
 def test_values_beside_extremes_are_those_of_duckdb_where_nothing_ties(pairs):
     texts = [pa.string(), pa.int64()]
-    values, by = [value for value, _ in pairs] + [None], [each for _, each in pairs] + [None]
+    values, by = [value for value, _ in pairs] + [None], [value for _, value in pairs] + [None]
     assert reduce("min_by", pairs, texts) == by_duckdb("arg_min(x, y)", values, by)
     assert reduce("max_by", pairs, texts) == by_duckdb("arg_max(x, y)", values, by)
 
 
 @given(st.lists(st.none() | st.booleans()))
 def test_truth_is_that_of_sql(values):
-    rows = [(each,) for each in values]
+    rows = [(value,) for value in values]
     assert reduce("any", rows, [pa.bool_()]) == by_duckdb("bool_or(x::bool)", [*values, None])
     assert reduce("all", rows, [pa.bool_()]) == by_duckdb("bool_and(x::bool)", [*values, None])
 
 
 @given(HOLEY)
 def test_sorting_by_our_key_is_sorting_in_polars(values):
-    known = [each for each in values if each is not None]
+    known = [value for value in values if value is not None]
     ours = sorted(known, key=order_key)
     assert ours == close(pl.Series(known, dtype=pl.Float64).sort().to_list())

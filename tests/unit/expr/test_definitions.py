@@ -28,7 +28,7 @@ FLOATS = st.floats(allow_nan=True, allow_infinity=True)
 
 
 def value(expr, **row):
-    types = {name: pa.int64() if isinstance(each, int) else pa.float64() for name, each in row.items()}
+    types = {name: pa.int64() if isinstance(held, int) else pa.float64() for name, held in row.items()}
     return evaluate(expr.node, row, pa.schema(types))
 
 

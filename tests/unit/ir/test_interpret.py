@@ -36,7 +36,7 @@ def row(
 
 def run(plan: pl.Plan, rows: list[Any], **others: list[Any]) -> Rows:
     result = interpret(to_ir(plan), {"events": rows, **others})
-    return [tuple(each.values()) for each in result]
+    return [tuple(value.values()) for value in result]
 
 
 def tumbling(size: int, offset: int = 0) -> Window:
@@ -71,7 +71,7 @@ def test_windows_come_by_end_whatever_the_order_of_arrival() -> None:
 
 
 def test_null_is_a_key_nan_is_one_key_and_the_zeros_are_equal() -> None:
-    rows = [row(0, f=each) for each in (NAN, -0.0, None, 0.0, -NAN, 1.0)]
+    rows = [row(0, f=value) for value in (NAN, -0.0, None, 0.0, -NAN, 1.0)]
     found = {repr(key): n for _, _, key, n in run(count("f", span=tumbling(10)), rows)}
     assert found == {"None": 1, "0.0": 2, "nan": 2, "1.0": 1}
 
@@ -152,7 +152,7 @@ def test_distinct_keeps_the_order_of_arrival_and_takes_null_for_a_value() -> Non
     ],
 )
 def test_the_largest_have_nan_first_and_nulls_last(k: int, ties: str, expected: list[Any]) -> None:
-    rows = [row(0, f=each) for each in (None, 3.0, -0.0, NAN, 3.0)]
+    rows = [row(0, f=value) for value in (None, 3.0, -0.0, NAN, 3.0)]
     plan = pl.TopK(attach(EVENTS, span=tumbling(10), n_rows=agg("count")), k, "f", ties)
     assert repr([f for _, _, _, f, *_ in run(plan, rows)]) == repr(expected)
 
@@ -172,7 +172,7 @@ def test_a_union_matches_columns_by_name() -> None:
 def test_an_implied_time_counts_rows_also_those_a_filter_drops() -> None:
     clock = Time("at", pa.timestamp("ms"), "ms", period=4, start=100)
     ecg = pl.Source("events", pa.schema({"mv": INT}), clock)
-    rows = [{"mv": each} for each in (5, 6, 7)]
+    rows = [{"mv": value} for value in (5, 6, 7)]
     assert run(where(ecg, call("ne", col("mv"), lit(6))), rows) == [(100, 5), (108, 7)]
 
 

@@ -137,7 +137,7 @@ def test_long_values_are_abbreviated_in_front() -> None:
         value = binary("add", value, Var("x", I64))
     head, *lets, last = show(returning(value)).splitlines()
     assert max(map(len, [head, *lets, last])) < 130
-    assert [each.split(" = ")[0] for each in lets] == ["  let $1", "  let $2"]
+    assert [let.split(" = ")[0] for let in lets] == ["  let $1", "  let $2"]
     assert last == "  return (((((($2 + x) + x) + x) + x) + x) + x)"
 
 

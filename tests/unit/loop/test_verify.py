@@ -111,7 +111,9 @@ BROKEN: list[tuple[str, Block, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "problem"), [each[1:] for each in BROKEN], ids=[each[0] for each in BROKEN])
+@pytest.mark.parametrize(
+    ("body", "problem"), [statement[1:] for statement in BROKEN], ids=[statement[0] for statement in BROKEN]
+)
 def test_a_broken_rule_is_named(body: Block, problem: str) -> None:
     with pytest.raises(VerificationError, match=r"kernel sample, `.*`: ") as caught:
         verify(kernel(*body))
@@ -137,7 +139,7 @@ HEADS = [
 ]
 
 
-@pytest.mark.parametrize(("broken", "problem"), [each[1:] for each in HEADS], ids=[each[0] for each in HEADS])
+@pytest.mark.parametrize(("broken", "problem"), [item[1:] for item in HEADS], ids=[pair[0] for pair in HEADS])
 def test_broken_parameters_and_locals_are_named(broken: Kernel, problem: str) -> None:
     with pytest.raises(VerificationError, match=problem):
         verify(broken)
@@ -156,7 +158,9 @@ SOUND: list[tuple[str, Block]] = [
 ]
 
 
-@pytest.mark.parametrize("body", [each[1] for each in SOUND], ids=[each[0] for each in SOUND])
+@pytest.mark.parametrize(
+    "body", [statement[1] for statement in SOUND], ids=[statement[0] for statement in SOUND]
+)
 def test_sound_kernels_pass(body: Block) -> None:
     verify(kernel(*body))
 

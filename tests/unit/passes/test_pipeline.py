@@ -28,7 +28,7 @@ def test_the_trace_tells_what_each_pass_made() -> None:
 def test_a_pass_that_is_off_does_not_run(name: str) -> None:
     trace: list[Any] = []
     optimise(PROGRAM, off=frozenset({name}), trace=trace)
-    assert [each for each, _ in trace] == [each for each in NAMES if each != name]
+    assert [value for value, _ in trace] == [value for value in NAMES if value != name]
 
 
 def test_with_every_pass_off_the_program_stays() -> None:

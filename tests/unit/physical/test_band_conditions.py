@@ -27,8 +27,8 @@ JOIN_KINDS = ("inner", "left", "right", "full", "semi", "anti")
 def found(where: pk.Expr) -> tuple[str, int, int] | None:
     a, b = (pk.stream(name, schema, time="t") for name, schema in zip("ab", SCHEMAS, strict=True))
     program = to_ir(a.join(b, window=10, where=where).plan)
-    joined = next(each for each in program.objects if isinstance(each.body, jn.Join))
-    sides = {each.name: each for each in program.objects}
+    joined = next(this for this in program.objects if isinstance(this.body, jn.Join))
+    sides = {this.name: this for this in program.objects}
     assert joined.body.where is not None
     band = band_of(joined.body.where, sides[joined.body.left].schema, sides[joined.body.right].schema)
     return None if band is None else (band.column, len(band.lower), len(band.upper))

@@ -116,7 +116,7 @@ def line(reduction: Reduction, choice: AlgorithmChoice) -> str:
 def test_the_choices_are_those_of_the_fixture(golden: Callable[[str, str], None]) -> None:
     sections = []
     for name, (plan, force) in CASES.items():
-        lines = [line(*each) for each in chosen(to_ir(plan), force)]
+        lines = [line(*value) for value in chosen(to_ir(plan), force)]
         sections.append("\n".join([f"# {name}", *dict.fromkeys(lines)]))
     golden("physical/choose_algorithm.txt", "\n\n".join(sections) + "\n")
 
@@ -137,7 +137,7 @@ def every_reduction() -> list[Expr]:
         if function.name == "custom":
             continue
         options = (("q", 0.5),) if function.name == "quantile" else ()
-        for column in (each for several in TYPES.values() for each in several):
+        for column in (name for several in TYPES.values() for name in several):
             args = (column,) * max(function.least, 1)
             types = [SCHEMA.field(column.name).type] * len(args)
             if function.rule(types, function.settings(options)) is not None:
@@ -147,7 +147,7 @@ def every_reduction() -> list[Expr]:
 
 def typed(custom: CustomAggregate) -> Expr:
     """Apply a custom aggregate to integers, as a stream does."""
-    (node,) = [each for each in walk(custom(pk.col("v")).node) if isinstance(each, Aggregate)]
+    (node,) = [part for part in walk(custom(pk.col("v")).node) if isinstance(part, Aggregate)]
     definition: Any = dict(node.options)["definition"]
     return Aggregate("custom", node.args, None, (("definition", definition.typed([pa.int64()])),))
 
@@ -160,8 +160,8 @@ def states_of(program: Program) -> list[Monoid]:
     """Give what is remembered of values, beside whether there are any."""
     (reduction,) = program[program.output].body.reductions  # type: ignore[union-attr]
     partials = partials_of([reduction], lambda expr: False)
-    kept = [each for each in partials if each.kind != "present"] or list(partials)
-    return [monoid_of(each, [type_of(arg, SCHEMA) for arg in each.args], wide=True) for each in kept]
+    kept = [partial for partial in partials if partial.kind != "present"] or list(partials)
+    return [monoid_of(partial, [type_of(arg, SCHEMA) for arg in partial.args], wide=True) for partial in kept]
 
 
 @pytest.mark.parametrize("expr", every_reduction(), ids=show)
@@ -172,14 +172,16 @@ def test_what_is_chosen_is_what_the_states_can_do(expr: Expr) -> None:
     assert isinstance(body, Reduce)
     ((_, choice),) = chosen(program)
     if in_panes(body, program):
-        expected = all(each.take is not None for each in states_of(program))
+        expected = all(state.take is not None for state in states_of(program))
         assert choice.way == "panes" and (choice.algorithm == "subtract-on-evict") is expected
     elif choice.algorithm in AGGREGATORS and Column("kind") not in body.reductions[0].args:
-        types = tuple(type_of(each, SCHEMA) for each in body.reductions[0].args)
+        types = tuple(type_of(argument, SCHEMA) for argument in body.reductions[0].args)
         spec = SlideSpec(
             SCHEMA, SOURCE.time, body.reductions, types, frozenset(), choice.algorithm, FrameShape()
         )
-        expected = choice.algorithm != "recompute" and all(each.invertible for each in slide_monoids(spec))
+        expected = choice.algorithm != "recompute" and all(
+            monoid.invertible for monoid in slide_monoids(spec)
+        )
         assert choice.way == "partitions" and (choice.algorithm == "subtract-on-evict") is expected
 
 

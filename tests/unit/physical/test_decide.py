@@ -53,8 +53,8 @@ def test_decisions(name: str) -> None:
     node, state, expected = CASES[name]
     chosen = decide(SEEN, state, Machine(), node)
     found = differences(node, chosen)
-    assert {each.what: (each.before, each.after) for each in found} == expected
-    assert all(each.why for each in found)
+    assert {difference.what: (difference.before, difference.after) for difference in found} == expected
+    assert all(difference.why for difference in found)
     assert (chosen is node) == (not expected)
     assert decide(SEEN, state, Machine(), chosen) is chosen  # a decision stands until something else is seen
 

@@ -73,7 +73,7 @@ def test_columns_of_any_type_travel(dtype: pa.DataType) -> None:
 
 def test_a_literal_keeps_its_very_bits() -> None:
     values = [float("nan"), float("inf"), -0.0, 1.0, 5e-324, 2**63 - 1, True, "it's", None]
-    plan = EVENTS.select(**{f"c{i}": pk.lit(each, "float64") for i, each in enumerate(values[:5])}).plan
+    plan = EVENTS.select(**{f"c{i}": pk.lit(value, "float64") for i, value in enumerate(values[:5])}).plan
     assert repr(decode(encode_alone(plan))) == repr(plan)
     assert Literal(-0.0, pa.float64()) != Literal(0.0, pa.float64())
 
@@ -158,9 +158,9 @@ WRONG = st.sampled_from(
 def _spots(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     match value:
         case dict():
-            return [path, *(spot for key, each in value.items() for spot in _spots(each, (*path, key)))]
+            return [path, *(spot for key, held in value.items() for spot in _spots(held, (*path, key)))]
         case list():
-            return [path, *(spot for at, each in enumerate(value) for spot in _spots(each, (*path, at)))]
+            return [path, *(spot for at, item in enumerate(value) for spot in _spots(item, (*path, at)))]
         case _:
             return [path]
 

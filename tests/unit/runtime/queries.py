@@ -70,7 +70,7 @@ class Feed:
 
     def tables(self) -> dict[str, pa.Table]:
         names = self.batches[0]
-        return {name: pa.Table.from_batches([each[name] for each in self.batches]) for name in names}
+        return {name: pa.Table.from_batches([batch[name] for batch in self.batches]) for name in names}
 
 
 def _batch(random: np.random.Generator, name: str, part: int) -> pa.RecordBatch:
@@ -79,7 +79,7 @@ def _batch(random: np.random.Generator, name: str, part: int) -> pa.RecordBatch:
     columns: dict[str, Any] = {"t": times, "k": random.integers(0, 3, many)}
     if name == "right":
         return pa.record_batch({**columns, "w": random.integers(0, 9, many)})
-    texts = pa.array([("ann", "bob", None)[each] for each in random.integers(0, 3, many)])
+    texts = pa.array([("ann", "bob", None)[integer] for integer in random.integers(0, 3, many)])
     return pa.record_batch({**columns, "v": random.integers(0, 9, many), "name": texts})
 
 

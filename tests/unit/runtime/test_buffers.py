@@ -26,15 +26,15 @@ def test_arrays_of_the_sizes_that_are_asked_for_do_not_share_memory(
     wanted: list[tuple[int, np.dtype]],
 ) -> None:
     found = rooms(wanted)
-    assert [(len(each), each.dtype) for each in found] == wanted
-    for place, each in enumerate(found):
-        each.fill(place)
-    assert all((each == place).all() for place, each in enumerate(found))
+    assert [(len(array), array.dtype) for array in found] == wanted
+    for place, array in enumerate(found):
+        array.fill(place)
+    assert all((array == place).all() for place, array in enumerate(found))
 
 
 @pytest.mark.parametrize("count", [70_000, LARGEST // 16])
 def test_they_begin_in_different_sets_of_a_cache(count: int) -> None:
-    sets = {each.ctypes.data // 64 % 64 for each in rooms([(count, WORD)] * 4)}
+    sets = {room.ctypes.data // 64 % 64 for room in rooms([(count, WORD)] * 4)}
     assert len(sets) == 4
 
 
@@ -42,7 +42,7 @@ def test_one_of_them_keeps_the_memory_of_all() -> None:
     first, second = rooms([(70_000, WORD), (70_000, WORD)])
     second.fill(7)
     del first
-    others = [each for _ in range(8) for each in rooms([(70_000, WORD), (70_000, WORD)])]
-    for each in others:
-        each.fill(1)
+    others = [room for _ in range(8) for room in rooms([(70_000, WORD), (70_000, WORD)])]
+    for other in others:
+        other.fill(1)
     assert (second == 7).all()

@@ -112,7 +112,7 @@ def saved(name: str) -> tuple[dict[str, pa.Table], Any]:
 
 def encoded(tables: dict[str, pa.Table], signature: Any) -> bytes:
     """The bytes of a state, its checksums those of what is in it."""
-    return encode_file(signature, {each: encode_table(table) for each, table in tables.items()})
+    return encode_file(signature, {value: encode_table(table) for value, table in tables.items()})
 
 
 def finish(name: str, state: bytes, chance: random.Random) -> list[dict[str, Any]]:
@@ -121,7 +121,7 @@ def finish(name: str, state: bytes, chance: random.Random) -> list[dict[str, Any
         made = feed(live, name, chance, 30)
         live.state()
         made += live.finish()
-    return [row for each in made for row in each.to_pylist()]
+    return [row for table in made for row in table.to_pylist()]
 
 
 def complaint(name: str, state: bytes, chance: random.Random) -> str:
@@ -197,7 +197,7 @@ def test_a_changed_state_works_or_is_refused(name: str) -> None:
         chance = random.Random(f"{name} {seed}")
         forged = dict(tables)
         for _ in range(chance.choice([1, 1, 2])):
-            part = chance.choice(sorted(each for each in forged if forged[each].num_rows))
+            part = chance.choice(sorted(value for value in forged if forged[value].num_rows))
             forged[part] = chance.choice(CHANGES)(forged[part], chance)
         assert "please report this" not in complaint(name, encoded(forged, signature), chance), seed
 
@@ -207,12 +207,12 @@ def test_a_state_with_changed_bytes_works_or_is_refused(name: str) -> None:
     tables, signature = saved(name)
     for seed in range(12):
         chance = random.Random(f"{name} {seed}")
-        chunks = {each: bytearray(encode_table(table)) for each, table in tables.items()}
+        chunks = {value: bytearray(encode_table(table)) for value, table in tables.items()}
         part = chunks[chance.choice(sorted(chunks))]
         for _ in range(chance.choice([1, 1, 2, 4])):
             place = chance.randrange(len(part))
             part[place] = chance.choice([0, 1, 127, 255, part[place] ^ 1 << chance.randrange(8)])
-        state = encode_file(signature, {each: bytes(data) for each, data in chunks.items()})
+        state = encode_file(signature, {value: bytes(data) for value, data in chunks.items()})
         assert "please report this" not in complaint(name, state, chance), seed
 
 
@@ -224,18 +224,18 @@ def test_a_state_that_was_not_changed_goes_on(name: str) -> None:
         for begin in (0, 8, 20):
             feed(live, name, chance, begin)
         made = feed(live, name, random.Random(7), 30) + live.finish()
-    wanted = [row for each in made for row in each.to_pylist()]
+    wanted = [row for table in made for row in table.to_pylist()]
     found = finish(name, encoded(tables, signature), random.Random(7))
     assert sorted(map(str, found)) == sorted(map(str, wanted))
 
 
 REFUSED = [
-    ("signal", "partitions", "partition", lambda old: [each + 1 for each in old]),
+    ("signal", "partitions", "partition", lambda old: [value + 1 for value in old]),
     ("signal", "partitions", "partition", lambda old: [0] * len(old)),
     ("signal", "partitions", "emitted", lambda old: [-(2**63)] * len(old)),
     ("signal", "partitions", "key:k", lambda old: ["a"] * len(old)),
     ("filter", "filter_", "partition", lambda old: [-1] * len(old)),
-    ("filter", "filter_", "partition", lambda old: [each + 9 for each in old]),
+    ("filter", "filter_", "partition", lambda old: [value + 9 for value in old]),
     ("filter", "filter_", "kind", lambda old: [1] * len(old)),
     ("regular", "marks", "done", lambda old: [2**62]),
     ("regular", "marks", "base_0", lambda old: [-5]),
@@ -250,7 +250,9 @@ def test_numbers_that_no_run_saves_are_refused(
     name: str, part: str, which: str, make: Callable[[list[Any]], list[Any]]
 ) -> None:
     tables, signature = saved(name)
-    full = next(each for each, table in tables.items() if f"/{part}" in each and which in table.column_names)
+    full = next(
+        value for value, table in tables.items() if f"/{part}" in value and which in table.column_names
+    )
     values = pa.array(make(tables[full][which].to_pylist()), tables[full][which].type)
     place = tables[full].column_names.index(which)
     forged = {**tables, full: tables[full].set_column(place, which, values)}

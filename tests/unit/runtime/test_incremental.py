@@ -87,7 +87,7 @@ class Model:
 def as_batch(rows: Sequence[Row]) -> pa.RecordBatch:
     columns = list(zip(*rows, strict=True)) if rows else [[], [], []]
     return pa.RecordBatch.from_arrays(
-        [pa.array(list(column), each.type) for column, each in zip(columns, SCHEMA, strict=True)],
+        [pa.array(list(column), value.type) for column, value in zip(columns, SCHEMA, strict=True)],
         schema=SCHEMA,
     )
 
@@ -96,8 +96,8 @@ def windows(batches: Iterable[pa.RecordBatch]) -> list[Emitted]:
     names = ("window_end", "window_start", "k", "s", "n")
     return [
         tuple(row)
-        for each in batches
-        for row in zip(*(each[name].to_pylist() for name in names), strict=True)
+        for batch in batches
+        for row in zip(*(batch[name].to_pylist() for name in names), strict=True)
     ]  # type: ignore[misc]
 
 
@@ -280,7 +280,7 @@ def _memory_after(
         with made.open() as live:
             for step in range(steps[1] + 1):
                 columns = [[step * 10] * ROWS, [key(step * ROWS + i) for i in range(ROWS)], [1] * ROWS]
-                arrays = [pa.array(column, each.type) for column, each in zip(columns, schema, strict=True)]
+                arrays = [pa.array(column, value.type) for column, value in zip(columns, schema, strict=True)]
                 live.push(pa.RecordBatch.from_arrays(arrays, schema=schema))
                 if step in steps:
                     del arrays, columns

@@ -40,12 +40,12 @@ def unsignalled(code: CodeType) -> frozenset[int]:
     Its handlers do not cover these places: an exception that a tracing function raises there would leave a lock closed.
     """
     found, entered, line = set(), set(), 0
-    for each in dis.get_instructions(code):
-        line = each.starts_line or line
-        if each.opname == "BEFORE_WITH":
+    for instruction in dis.get_instructions(code):
+        line = instruction.starts_line or line
+        if instruction.opname == "BEFORE_WITH":
             entered.add(line)
-        elif each.starts_line is not None and (each.opname == "NOP" or line in entered):
-            found.add(each.offset)
+        elif instruction.starts_line is not None and (instruction.opname == "NOP" or line in entered):
+            found.add(instruction.offset)
     return frozenset(found)
 
 
@@ -160,7 +160,7 @@ def test_an_interrupted_run_over_batches_never_ends_as_if_its_input_had(name: st
     feed = Feed.made(query.names)
 
     def run() -> Any:
-        return query.run({each: [batch[each] for batch in feed.batches] for each in query.names})
+        return query.run({name: [batch[name] for batch in feed.batches] for name in query.names})
 
     expected = reported(list(run()))
     assert expected

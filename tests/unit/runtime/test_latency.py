@@ -21,8 +21,8 @@ EVENTS = pk.stream("events", {"t": "int64", "k": "string", "v": "int64"}, time="
 @given(st.lists(st.floats(1e-8, 1e4), min_size=1, max_size=200), st.floats(0.01, 1.0))
 def test_a_quantile_is_at_most_a_sixteenth_too_large(values: list[float], share: float) -> None:
     latency = Latency()
-    for each in values:
-        latency.add(each)
+    for value in values:
+        latency.add(value)
     exact = sorted(values)[max(math.ceil(share * len(values)) - 1, 0)]
     assert exact <= latency.quantile(share) * (1 + 1e-12) <= exact * (1 + 1 / 16) * (1 + 1e-9)
     assert latency.count == len(values) and latency.most == max(values)
@@ -30,8 +30,8 @@ def test_a_quantile_is_at_most_a_sixteenth_too_large(values: list[float], share:
 
 def test_extremes_are_counted() -> None:
     latency = Latency()
-    for each in (0.0, 1e-300, 1e300):
-        latency.add(each)
+    for value in (0.0, 1e-300, 1e300):
+        latency.add(value)
     assert latency.count == 3 and latency.p99 == 1e300
     assert Latency().p99 == 0 and repr(Latency()) == "Latency(count=0)"
 
@@ -58,8 +58,8 @@ def test_held_state_is_measured_by_operator(window: object) -> None:
         assert sum(held.rows for held in live.metrics.held.values()) == 0
         live.push([{"t": t, "k": "abc"[t % 3], "v": t} for t in range(9)])
         held = live.metrics.held
-        assert 0 < sum(each.rows for each in held.values()) <= 9
-        assert sum(each.bytes for each in held.values()) > 0
+        assert 0 < sum(value.rows for value in held.values()) <= 9
+        assert sum(value.bytes for value in held.values()) > 0
         live.finish()
         assert live.metrics.held == {}
     metrics = live.metrics

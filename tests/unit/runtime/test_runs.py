@@ -35,7 +35,7 @@ QUERIES: dict[str, pk.Stream] = {
 def rows(times: list[int], keys: list[int | None], values: list[int | None]) -> pa.Table:
     many = min(len(times), len(keys), len(values))
     columns = {"t": times[:many], "k": keys[:many], "v": values[:many]}
-    return pa.table({name: pa.array(each, pa.int64()) for name, each in columns.items()})
+    return pa.table({name: pa.array(column, pa.int64()) for name, column in columns.items()})
 
 
 def answer(query: pk.Stream, table: pa.Table, engine: pk.Engine) -> list[str]:
@@ -100,7 +100,7 @@ def test_workers_and_tables_are_let_go_with_their_run(
         assert query.collect(engine=engine) == first
         assert len(made) > before
     gc.collect()
-    assert [each for each in made if each() is not None] == []
+    assert [function for function in made if function() is not None] == []
 
 
 def test_rows_that_somebody_writes_to_are_seen_as_they_are_now() -> None:
@@ -171,10 +171,10 @@ def test_runs_at_the_same_time_have_workers_of_their_own() -> None:
         right.extend(query.collect(tables[place], engine=engine) == expected[place] for _ in range(10))
 
     threads = [threading.Thread(target=work, args=(place,)) for place in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert right == [True] * 40
 
 

@@ -48,9 +48,9 @@ def test_two_run_at_the_same_time():
 @pytest.mark.parametrize("lengths", [[], [0], [3], [0, 2, 0, 1], [1] * 20])
 def test_iterators_that_are_begun_ahead_give_their_values_in_order(lengths, threads):
     made = ahead(
-        (iter([(place, each) for each in range(length)]) for place, length in enumerate(lengths)), threads
+        (iter([(place, index) for index in range(length)]) for place, length in enumerate(lengths)), threads
     )
-    assert list(made) == [(place, each) for place, length in enumerate(lengths) for each in range(length)]
+    assert list(made) == [(place, index) for place, length in enumerate(lengths) for index in range(length)]
 
 
 def test_no_more_iterators_are_begun_than_asked_for():

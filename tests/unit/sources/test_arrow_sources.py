@@ -46,7 +46,7 @@ def test_data_of_any_origin_is_read(origin):
     assert read.to_pydict() == {"s": ["x", "y", None], "a": [1, 2, 3]}
 
 
-@pytest.mark.parametrize("origin", [each for each in ORIGINS if each != "reader"])
+@pytest.mark.parametrize("origin", [origin_name for origin_name in ORIGINS if origin_name != "reader"])
 def test_data_that_is_there_can_be_read_again(origin):
     bound = bind(ORIGINS[origin]())
     assert (

@@ -72,10 +72,10 @@ def test_what_is_no_record_is_told_apart(wrong: bytes | None) -> None:
     good = value({"t": 5, "v": None, "who": "me"})
     found = decoder()([Sent(0, 0, good), Sent(0, 1, wrong), Sent(0, 2, good)])
     assert found.batch.num_rows == 2
-    assert [(each.offset, each.row) for each in found.bad] == [(1, wrong)]
+    assert [(record.offset, record.row) for record in found.bad] == [(1, wrong)]
     framed = b"\x00\x00\x00\x01\x05" + good
     found = decoder(format="avro-registry")([Sent(0, 0, framed), Sent(0, 1, wrong), Sent(0, 2, framed)])
-    assert [each.offset for each in found.bad] == [1]
+    assert [record.offset for record in found.bad] == [1]
 
 
 def test_headers_and_keys_are_columns_where_they_are_declared() -> None:

@@ -27,7 +27,7 @@ def reader(on_bad: str = "drop", block: int = 1 << 20) -> LiveReader:
 def all_of(made: Any) -> tuple[list[dict[str, Any]], list[tuple[int, bytes | None]]]:
     pairs = list(made)
     rows = [row for batch, _ in pairs for row in batch.to_pylist()]
-    return rows, [(each.offset, each.row) for _, bad in pairs for each in bad]
+    return rows, [(value.offset, value.row) for _, bad in pairs for value in bad]
 
 
 GOOD = st.builds(
@@ -50,11 +50,11 @@ def test_lines_of_json_are_rows_or_are_named(
     records: list[Any], block: int, end: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("lines") / "a.json"
-    lines = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in records]
+    lines = [record if isinstance(record, bytes) else json.dumps(record).encode() for record in records]
     path.write_bytes(b"\n".join(lines) + end)
     rows, bad = all_of(reader(block=block)(Fragment(str(path), "json")))
-    assert rows == [each for each in records if not isinstance(each, bytes)]
-    numbers = [(number, each) for number, each in enumerate(records) if isinstance(each, bytes)]
+    assert rows == [record for record in records if not isinstance(record, bytes)]
+    numbers = [(number, record) for number, record in enumerate(records) if isinstance(record, bytes)]
     assert [number for number, _ in bad] == [number for number, _ in numbers]
 
 

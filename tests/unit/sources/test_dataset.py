@@ -66,7 +66,7 @@ def whole(parts, schema):
 def test_every_type_is_read_alike_by_every_decoder(tmp_path, decoder, name):
     pq.write_table(EVERY_TYPE.select([name]), tmp_path / "a.parquet", row_group_size=2)
     data = Dataset.of(tmp_path)
-    parts = [batch for each in data.fragments for batch in read(each, data.schema, decoder=decoder)]
+    parts = [batch for fragment in data.fragments for batch in read(fragment, data.schema, decoder=decoder)]
     made = whole(parts, data.schema)
     assert made.num_rows == 3
     made.validate(full=True)
@@ -159,13 +159,15 @@ def test_any_table_in_any_files_is_read_back(made, predicate, columns, threads):
         data = Dataset.of(folder, time="t", schema=SCHEMA)
         parts = list(read_ahead(data.fragments, SCHEMA, columns, predicate, threads))
         polars = [
-            part for each in data.fragments for part in read(each, SCHEMA, columns, predicate, None, "polars")
+            part
+            for value in data.fragments
+            for part in read(value, SCHEMA, columns, predicate, None, "polars")
         ]
-        times = [(each, list(read(each, SCHEMA, ["t"]))) for each in data.fragments]
+        times = [(value, list(read(value, SCHEMA, ["t"]))) for value in data.fragments]
     assert data.rows == table.num_rows
     schema = pa.schema([SCHEMA.field(name) for name in columns])
-    for each in (parts, polars):
-        back = whole(each, schema).select(SCHEMA.names)
+    for value in (parts, polars):
+        back = whole(value, schema).select(SCHEMA.names)
         assert rows_that_pass(back, predicate) == rows_that_pass(table, predicate)
         assert predicate is not None or back.num_rows == table.num_rows
     for fragment, batches in times:
@@ -228,8 +230,8 @@ def test_columns_whose_names_could_be_paths_or_patterns_are_read(tmp_path):
 
 @pytest.mark.parametrize("name", ["~.parquet", "*.parquet", "[a].parquet", "a b#c?.parquet", "x=1.parquet", "%41.parquet", "s3:a.parquet"])  # fmt: skip
 def test_hostile_names_are_names(tmp_path, monkeypatch, name):
-    for number, each in enumerate([name, "A.parquet", "other.parquet"]):
-        pq.write_table(pa.table({"t": [number]}), tmp_path / each)
+    for number, value in enumerate([name, "A.parquet", "other.parquet"]):
+        pq.write_table(pa.table({"t": [number]}), tmp_path / value)
     monkeypatch.chdir(tmp_path)
     for path in (tmp_path / name, name):
         data = Dataset.of(path)
@@ -248,7 +250,7 @@ def test_files_and_row_groups_without_rows_are_read(tmp_path):
     data = Dataset.of(tmp_path, time="t")
     assert data.rows == 3
     for decoder in DECODERS:
-        parts = [part for each in data.fragments for part in read(each, schema, decoder=decoder)]
+        parts = [part for fragment in data.fragments for part in read(fragment, schema, decoder=decoder)]
         assert whole(parts, schema)["t"].to_pylist() == [1, 2, 3]
 
 

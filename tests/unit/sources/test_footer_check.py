@@ -145,7 +145,7 @@ CASES = (
 )
 
 
-@pytest.mark.parametrize("damage", CASES, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("damage", CASES, ids=lambda item: item.__name__)
 def test_a_footer_that_arrow_cannot_be_asked_about_is_refused_by_the_name_of_its_file(
     tmp_path: Path, damage
 ) -> None:
@@ -186,7 +186,7 @@ def test_good_footers_pass(tmp_path: Path, options) -> None:
     leaves = check_footer(footer)
     schema = pq.read_schema(tmp_path / "a.parquet")
     assert len(schema) <= len(leaves)
-    assert [each.name for each in leaves] == [
+    assert [leaf.name for leaf in leaves] == [
         pq.read_metadata(tmp_path / "a.parquet").schema.column(place).physical_type
         for place in range(len(leaves))
     ]

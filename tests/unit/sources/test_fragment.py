@@ -68,7 +68,7 @@ def piece(number, rows=10, path="a", low=None, high=None, ordered=None):
 
 def test_neighbours_are_joined_up_to_a_number_of_rows():
     parts = [piece(0), piece(1), piece(2), piece(4), piece(5, path="b"), Fragment("c", "csv")]
-    assert [(each.path, each.row_groups, each.rows) for each in joined(parts, 20)] == [
+    assert [(fragment.path, fragment.row_groups, fragment.rows) for fragment in joined(parts, 20)] == [
         ("a", (0, 2), 20),
         ("a", (2, 3), 10),
         ("a", (4, 5), 10),
@@ -78,26 +78,32 @@ def test_neighbours_are_joined_up_to_a_number_of_rows():
 
 
 def test_a_fragment_larger_than_asked_for_stays_alone():
-    assert [each.rows for each in joined([piece(0, 50), piece(1, 5), piece(2, 5)], 20)] == [50, 10]
+    assert [fragment.rows for fragment in joined([piece(0, 50), piece(1, 5), piece(2, 5)], 20)] == [50, 10]
 
 
 def test_joined_times_enclose_all_or_are_unknown():
     known = [piece(0, low=5, high=9), piece(1, low=1, high=3)]
-    assert [(each.time_min, each.time_max, each.size) for each in joined(known, 99)] == [(1, 9, 160)]
-    assert [(each.time_min, each.time_max) for each in joined([*known, piece(2)], 99)] == [(None, None)]
+    assert [(fragment.time_min, fragment.time_max, fragment.size) for fragment in joined(known, 99)] == [
+        (1, 9, 160)
+    ]
+    assert [(fragment.time_min, fragment.time_max) for fragment in joined([*known, piece(2)], 99)] == [
+        (None, None)
+    ]
 
 
 def test_joined_fragments_are_ordered_if_each_is_and_they_follow_each_other():
     rising = [piece(0, low=1, high=3, ordered=True), piece(1, low=3, high=9, ordered=True)]
     falling = [piece(0, low=4, high=6, ordered=True), piece(1, low=3, high=9, ordered=True)]
-    assert [each.ordered for each in joined(rising, 99)] == [True]
-    assert [each.ordered for each in joined(falling, 99)] == [None]
+    assert [fragment.ordered for fragment in joined(rising, 99)] == [True]
+    assert [fragment.ordered for fragment in joined(falling, 99)] == [None]
 
 
 @given(st.lists(FRAGMENTS, max_size=8), st.integers(0, 100))
 def test_joining_loses_nothing(parts, rows):
     made = list(joined(parts, rows))
-    assert sum(each.rows or 0 for each in made) >= sum(
-        each.rows or 0 for each in parts if each.row_groups is None
+    assert sum(fragment.rows or 0 for fragment in made) >= sum(
+        part.rows or 0 for part in parts if part.row_groups is None
     )
-    assert list(dict.fromkeys(each.path for each in made)) == list(dict.fromkeys(each.path for each in parts))
+    assert list(dict.fromkeys(fragment.path for fragment in made)) == list(
+        dict.fromkeys(part.path for part in parts)
+    )

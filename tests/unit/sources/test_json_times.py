@@ -53,7 +53,7 @@ def test_messages_have_texts_of_dates_and_times() -> None:
     sent = [Sent(0, offset, value) for offset, value in enumerate([*LINES, b'{"ts": 3, "d": "2020-02-30"}'])]
     found = Decoder("x", schema, "json", "ts")(sent)
     assert values(found.batch.to_pylist()) == ROWS
-    assert [each.reason for each in found.bad] == ["column 'd': not a valid date32[day]"]
+    assert [record.reason for record in found.bad] == ["column 'd': not a valid date32[day]"]
 
 
 def test_one_text_that_is_no_date_spoils_its_own_line_only(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_what_is_no_row_is_counted_and_the_others_stay(value: bytes | None) -> N
     assert len(found.bad) == 1
     assert found.batch.column("v").to_pylist() == [1, 2]
     assert found.batch.column("kafka_offset").to_pylist() == [0, 2]
-    assert [(each.row, each.source, each.offset) for each in found.bad] == [(value, "x/0", 1)]
+    assert [(record.row, record.source, record.offset) for record in found.bad] == [(value, "x/0", 1)]
 
 
 def test_two_that_together_are_two_rows_are_still_none_each() -> None:
@@ -103,7 +103,7 @@ def test_texts_that_are_not_valid_utf8_are_malformed() -> None:
         messages('{"t": 1, "s": "ü"}'.encode(), b'{"t": 2, "s": "\xff"}', b'{"t": 3, "\xff": 1}', b'{"t": 4}')
     )
     assert found.batch.to_pydict() == {"t": [1, 4], "s": ["ü", None]}
-    assert [(each.offset, each.reason) for each in found.bad] == [(1, NOT_UTF8), (2, NOT_UTF8)]
+    assert [(record.offset, record.reason) for record in found.bad] == [(1, NOT_UTF8), (2, NOT_UTF8)]
 
 
 def test_a_failure_names_column_and_reason() -> None:
@@ -127,7 +127,7 @@ def test_malformed_values_take_few_tries(monkeypatch: pytest.MonkeyPatch) -> Non
     values = [b'{"t": "2026-01-01", "v": "x"}', b'{"t": "2026-01-01", "v": 1}'] * 5000
     found = Decoder("x", SCHEMA, "json", "t")(messages(*values))
     assert (len(found.bad), found.batch.num_rows) == (5000, 5000)
-    assert [each.offset for each in found.bad] == list(range(0, 10_000, 2))
+    assert [record.offset for record in found.bad] == list(range(0, 10_000, 2))
     assert tries < 100
 
 

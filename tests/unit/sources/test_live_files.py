@@ -64,7 +64,7 @@ def test_older_files_are_read_first_and_no_more_at_once_than_asked(tmp_path: Pat
         put(tmp_path, f"{name}.parquet", [written], written)
     _, data = watched(tmp_path, Wall({}), most_files=1)
     assert [batch["t"].to_pylist() for batch in data.batches() if batch.num_rows] == [[0], [1], [2]]
-    assert [Path(each.path).name for each in data.listed()] == ["c.parquet", "a.parquet", "b.parquet"]
+    assert [Path(value.path).name for value in data.listed()] == ["c.parquet", "a.parquet", "b.parquet"]
 
 
 def test_a_query_that_collects_reads_what_is_there(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_times_are_left_in_the_file_but_for_pages_across_a_border(
     monkeypatch.setattr(prefetch, "decode", noted)
     monkeypatch.setattr(time_pruning, "values_of", noted_page)
     pk.scan(path, time="t", name="events").window(2_700, by="k").agg(s=pk.sum("v")).collect()
-    assert {tuple(each) for each in asked} == {("k", "v")}
+    assert {tuple(value) for value in asked} == {("k", "v")}
     assert read == [2_500, 5_000]
 
 
@@ -131,7 +131,7 @@ def test_row_groups_whose_pages_mostly_lie_across_borders_are_decoded_as_usual(
 
     monkeypatch.setattr(prefetch, "decode", noted)
     pk.scan(path, time="t", name="events").window(PAGE // 3, by="k").agg(s=pk.sum("v")).collect()
-    assert {tuple(each) for each in asked} == {("t", "k", "v")}
+    assert {tuple(value) for value in asked} == {("t", "k", "v")}
 
 
 def test_a_page_gives_its_values(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def lake(root, *names, table=None):
 
 
 def names_of(found, root):
-    return [each.path.removeprefix(f"{root}/") for each in found]
+    return [value.path.removeprefix(f"{root}/") for value in found]
 
 
 def test_a_folder_stands_for_all_files_below_it_in_order_of_their_paths(tmp_path):
@@ -42,7 +42,7 @@ def test_a_glob_that_matches_folders_takes_the_files_in_them(tmp_path):
     lake(tmp_path, "day=1/a.parquet", "day=2/b.parquet", "day=13/c.parquet")
     found = find(f"{tmp_path}/day=1*")
     assert names_of(found, tmp_path) == ["day=1/a.parquet", "day=13/c.parquet"]
-    assert [each.partition for each in found] == [(("day", "1"),), (("day", "13"),)]
+    assert [value.partition for value in found] == [(("day", "1"),), (("day", "13"),)]
 
 
 def test_a_file_named_twice_is_read_once(tmp_path):

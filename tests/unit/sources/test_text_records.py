@@ -92,7 +92,7 @@ NEARLY_TIMES = st.tuples(
 @pytest.mark.parametrize("name", TYPES)
 @given(value=TEXTS | NEARLY_TIMES)
 def test_a_field_that_arrow_reads_is_never_called_malformed(name: str, value: str) -> None:
-    if value == "" or any(each in value for each in '"\\'):
+    if value == "" or any(character in value for character in '"\\'):
         return
     column = Csv.of("a.csv", ("v", "w"), pa.schema({"v": TYPES[name]}))
     text = f"{value},".encode()
@@ -136,7 +136,7 @@ def test_records_and_fields_are_those_that_arrow_sees(text: bytes) -> None:
     options = csv.ParseOptions(
         newlines_in_values=True, invalid_row_handler=lambda row: seen.append(row) or "skip"
     )
-    records = [each for each in COMMA.records(text, 0, 1, 2) if each.reason is None]
+    records = [record for record in COMMA.records(text, 0, 1, 2) if record.reason is None]
     try:
         table = csv.read_csv(
             io.BytesIO(text),
@@ -147,7 +147,7 @@ def test_records_and_fields_are_those_that_arrow_sees(text: bytes) -> None:
     except pa.ArrowInvalid:  # of nothing but empty lines
         assert not records
         return
-    rows = [COMMA.fields(each.text) for each in records]
+    rows = [COMMA.fields(record.text) for record in records]
     assert [list(row.values()) for row in table.to_pylist()] == [row for row in rows if len(row) == 2]
 
 
@@ -157,15 +157,15 @@ def test_a_text_is_cut_where_a_record_ends(text: bytes) -> None:
     assert COMMA.is_closed(text[:cut])
     whole = list(COMMA.records(text[:cut], 0, 1, 2)) if cut else []
     if COMMA.is_closed(text):
-        assert [each.text for each in COMMA.records(text, 0, 1, 2)][: len(whole)] == [
-            each.text for each in whole
+        assert [record.text for record in COMMA.records(text, 0, 1, 2)][: len(whole)] == [
+            record.text for record in whole
         ]
 
 
 def all_of(path: Path, format: str, schema: pa.Schema, block: int) -> tuple[list[Any], list[Any]]:
     made = list(TextReader(format, schema, None, block)(str(path)))
     rows = [row for batch, _ in made for row in batch.to_pylist()]
-    return rows, [(each.offset, each.row, each.reason) for _, bad in made for each in bad]
+    return rows, [(record.offset, record.row, record.reason) for _, bad in made for record in bad]
 
 
 @given(
@@ -277,7 +277,7 @@ def test_a_quote_that_is_never_closed_holds_no_more_than_a_part_of_the_file(
     path.write_text('t,s\n0,"a\n' + "".join(f"{number},b\n" for number in range(1, 200)))
     made = list(TextReader("csv", pa.schema({"t": pa.int64(), "s": pa.string()}), None, block)(str(path)))
     assert [t for batch, _ in made for t in batch["t"].to_pylist()] == list(range(1, 200))
-    assert [(each.offset, each.row) for _, bad in made for each in bad] == [(0, b'0,"a')]
+    assert [(record.offset, record.row) for _, bad in made for record in bad] == [(0, b'0,"a')]
     assert len(made) > 5
 
 

@@ -59,7 +59,7 @@ def leaves(draw):
         case 0:
             return Call(draw(st.sampled_from(["is_null", "is_not_null"])), (column,))
         case 1:
-            values = draw(st.lists(literals(name).filter(lambda each: each.value is not None), max_size=3))
+            values = draw(st.lists(literals(name).filter(lambda value: value.value is not None), max_size=3))
             return IsIn(column, tuple(values))
         case 2:
             return Call(draw(st.sampled_from(COMPARISONS)), (draw(literals(name)), column))

@@ -36,9 +36,9 @@ def test_a_large_parcel_does_not_wait_for_the_next() -> None:
     taken: list[int] = []
 
     def one_by_one() -> Iterator[ShufflePayload]:
-        for each in payloads([MEGABYTE, MEGABYTE]):
-            taken.append(each.part)
-            yield each
+        for payload in payloads([MEGABYTE, MEGABYTE]):
+            taken.append(payload.part)
+            yield payload
 
     assert next(packed(one_by_one())).num_rows == 1
     assert taken == [0]

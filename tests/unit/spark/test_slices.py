@@ -26,11 +26,11 @@ def pieces(draw):
 
 def plainly(given, low, high, halo):
     return tuple(
-        each
-        for each in given
-        if each.fragment.rows
-        and (low is None or each.fragment.time_max >= low - halo.past)
-        and (high is None or each.fragment.time_min < high + halo.future)
+        piece
+        for piece in given
+        if piece.fragment.rows
+        and (low is None or piece.fragment.time_max >= low - halo.past)
+        and (high is None or piece.fragment.time_min < high + halo.future)
     )
 
 

@@ -81,7 +81,7 @@ def test_any_engine_and_any_split_into_batches_save_the_same_bytes(
 
 
 def stage_of(live: Any) -> WindowStage:
-    (stage,) = (each for each in live._session._stages.values() if isinstance(each, WindowStage))
+    (stage,) = (stage for stage in live._session._stages.values() if isinstance(stage, WindowStage))
     return stage
 
 

@@ -41,12 +41,14 @@ def rows_of(table: pa.Table) -> list[str]:
 @given(kept(), st.integers(1, 400))
 def test_chunks_hold_each_row_once_in_order_and_are_small(given_rows: StateTable, most: int) -> None:
     chunks = cut(given_rows, most)
-    assert sorted(row for each in chunks.values() for row in rows_of(each)) == sorted(
+    assert sorted(row for chunk in chunks.values() for row in rows_of(chunk)) == sorted(
         rows_of(given_rows.table)
     )
-    for each in chunks.values():
-        assert each.nbytes <= most or each.num_rows == 1 or most < 100, "a part by number is about that large"
-        places = [(row["time"], row["place"]) for row in each.to_pylist()]
+    for chunk in chunks.values():
+        assert chunk.nbytes <= most or chunk.num_rows == 1 or most < 100, (
+            "a part by number is about that large"
+        )
+        places = [(row["time"], row["place"]) for row in chunk.to_pylist()]
         assert places == sorted(places, key=lambda pair: pair if "time" in given_rows.ranks else pair[1])
 
 
@@ -66,7 +68,7 @@ def test_rows_of_one_key_and_time_are_cut_by_number() -> None:
     table = pa.table({"time": pa.array([7] * 100, pa.int64()), "place": pa.array(range(100), pa.int64())})
     chunks = cut(StateTable(table, (), ("time", "place")), 400)
     assert [name.split(".")[1] for name in chunks] == ["0", "1", "2", "3"]
-    assert [each["place"][0].as_py() for each in chunks.values()] == [0, 25, 50, 75]
+    assert [chunk["place"][0].as_py() for chunk in chunks.values()] == [0, 25, 50, 75]
 
 
 def test_hashes_of_keys_are_those_of_every_other_process() -> None:

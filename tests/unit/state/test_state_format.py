@@ -195,9 +195,9 @@ def test_a_forged_state_with_the_wrong_rows_is_refused(name: str) -> None:
     live.push(pa.record_batch({"t": [1], "k": ["a"], "v": [2]}))
     query = SESSIONS.compiled().signature
     tables = live.state().tables(query)
-    (rows,) = (each for each in tables if each.endswith("/rows"))
+    (rows,) = (table for table in tables if table.endswith("/rows"))
     tables[rows] = tables[rows].set_column(tables[rows].column_names.index(name), name, ROWS[name])
-    made_up = encode_file(query, {each: encode_table(table) for each, table in tables.items()})
+    made_up = encode_file(query, {value: encode_table(table) for value, table in tables.items()})
     refused(lambda: SESSIONS.open(state=made_up))
 
 

@@ -72,7 +72,7 @@ def test_the_same_stream_is_one_input_even_if_it_was_declared_twice() -> None:
 def test_equal_definitions_are_shared() -> None:
     again = pl.Aggregate(VIEWS, TEN, ("k",), TOTALS.fields)  # type: ignore[union-attr]
     program = to_ir(pl.Union((TOTALS, again)))
-    assert [type(each.body) for each in program.objects] == [ir.Input, ir.Samples, ir.Reduce, ir.Merge]
+    assert [type(this.body) for this in program.objects] == [ir.Input, ir.Samples, ir.Reduce, ir.Merge]
 
 
 def test_streams_that_differ_only_in_time_are_not_shared() -> None:
@@ -98,7 +98,7 @@ def test_aggregates_with_other_predicates_are_other_reductions() -> None:
     large = call("gt", V, lit(3))
     body = output(window(EVENTS, a=agg("sum", V), b=agg("sum", V, where=large))).body
     assert isinstance(body, ir.Reduce)
-    assert [each.where for each in body.reductions] == [None, large]
+    assert [reduction.where for reduction in body.reductions] == [None, large]
 
 
 def test_a_union_brings_every_branch_to_the_columns_of_the_first() -> None:
@@ -116,5 +116,5 @@ def test_the_sequence_of_a_stream_orders_its_input() -> None:
 @pytest.mark.parametrize("name", ["", "~x[t]", 'a"; drop', "🐟", "in0"])
 def test_what_the_user_calls_a_stream_is_no_part_of_an_objects_name(name: str) -> None:
     program = to_ir(window(pl.Source(name, EVENTS.schema, CLOCK), n=agg("count")))
-    assert all(re.fullmatch(r"[a-z]+\d+", each.name) for each in program.objects)
+    assert all(re.fullmatch(r"[a-z]+\d+", this.name) for this in program.objects)
     assert program["in0"].body == ir.Input(name)

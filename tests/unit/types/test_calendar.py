@@ -140,7 +140,7 @@ def changes_on_file(data: bytes) -> list[tuple[int, int]]:
     at += 44
     times = struct.unpack(f">{changes}q", data[at : at + 8 * changes])
     kinds = data[at + 8 * changes : at + 9 * changes]
-    offsets = [each[0] for each in struct.iter_unpack(">lBB", data[at + 9 * changes :][: 6 * types])]
+    offsets = [pair[0] for pair in struct.iter_unpack(">lBB", data[at + 9 * changes :][: 6 * types])]
     held = [offsets[0], *(offsets[kind] for kind in kinds)]
     return [(time, new) for time, (old, new) in zip(times, pairwise(held), strict=True) if old != new]
 
@@ -157,9 +157,9 @@ def test_every_change_of_a_zone_is_found_to_the_second(zone):
     start, end = wall_clock_seconds("1900-01-01T00:00"), wall_clock_seconds("2027-01-01T00:00")
     on_file = changes_on_file(zone_file(zone))
     explicit = max([*(time for time, _ in on_file), start])
-    found = [each for year in range(1900, 2027) for each in _changes(zone, year)]
-    assert [each for each in found if each[0] <= explicit] == [
-        each for each in on_file if start < each[0] <= end
+    found = [change for year in range(1900, 2027) for change in _changes(zone, year)]
+    assert [pair for pair in found if pair[0] <= explicit] == [
+        pair for pair in on_file if start < pair[0] <= end
     ]
 
 
@@ -218,7 +218,7 @@ HOUR, DAY = 3_600, 86_400
 
 
 def calendar(size, zone, every=None, offset=0, unit="s"):
-    steps = [calendar_step(each, unit, "size") for each in (size, every or size)]
+    steps = [calendar_step(value, unit, "size") for value in (size, every or size)]
     return Calendar(*steps, offset, zone, unit)
 
 
@@ -388,7 +388,7 @@ def test_windows_hold_the_minutes_that_a_walk_along_the_clock_finds_in_them(
             members.setdefault(number, []).append(minute)
     windows = calendar_windows(clock, start, max(walk))
     held = {tuple(minute for minute in walk if since <= minute < until) for since, until in windows}
-    assert {minutes for minutes in held if minutes} == {tuple(each) for each in members.values()}
+    assert {minutes for minutes in held if minutes} == {tuple(member) for member in members.values()}
     assert len(windows) == len(set(windows))
 
 

@@ -40,7 +40,7 @@ def events(rows: int, offset: int, in_order: bool) -> pa.Table:
         "i": random.integers(-3, 3, many).astype(np.int32),
         "k": random.integers(0, 4, many),
     }
-    nullable = {name: pa.array(each, mask=random.random(many) < 0.2) for name, each in columns.items()}
+    nullable = {name: pa.array(column, mask=random.random(many) < 0.2) for name, column in columns.items()}
     whole = {"t": np.sort(times) if in_order else times, "v": random.integers(0, 100, many)}
     return pa.table({**whole, **nullable}).slice(offset)
 

@@ -40,12 +40,16 @@ def literals(dtype: pa.DataType) -> list[ex.Literal]:
     if dtype in TIMES:
         units = [pa.timestamp("us"), pa.timestamp("s")] if dtype != pa.date32() else TIMES
         return [
-            ex.Literal(each, unit)
-            for each, unit in product(TICKS, units)
-            if unit != pa.date32() or abs(each) < 2**31
+            ex.Literal(value, unit)
+            for value, unit in product(TICKS, units)
+            if unit != pa.date32() or abs(value) < 2**31
         ]
-    whole = [ex.Literal(each, INT) for each in WHOLE]
-    return [*whole, ex.Literal(2**64 - 1, pa.uint64()), *(ex.Literal(each, pa.float64()) for each in REAL)]
+    whole = [ex.Literal(number, INT) for number in WHOLE]
+    return [
+        *whole,
+        ex.Literal(2**64 - 1, pa.uint64()),
+        *(ex.Literal(number, pa.float64()) for number in REAL),
+    ]
 
 
 def values(dtype: pa.DataType) -> list[Any]:
@@ -63,14 +67,14 @@ def values(dtype: pa.DataType) -> list[Any]:
     if pa.types.is_boolean(dtype):
         return [None, False, True]
     if pa.types.is_floating(dtype):
-        exact = [None, *(each for each in REAL if each != 1e300), 5.0, -7.0, 1.5]
+        exact = [None, *(number for number in REAL if number != 1e300), 5.0, -7.0, 1.5]
         return (
             exact
             if dtype == pa.float64()
-            else [None if each is None else float(np.float32(each)) for each in exact]
+            else [None if value is None else float(np.float32(value)) for value in exact]
         )
     least, most = np.iinfo(dtype.to_pandas_dtype()).min, np.iinfo(dtype.to_pandas_dtype()).max
-    return [None, *sorted({min(max(each, least), most) for each in (*WHOLE, 2**64 - 1)})]
+    return [None, *sorted({min(max(value, least), most) for value in (*WHOLE, 2**64 - 1)})]
 
 
 def found(expr: ex.Expr, schema: pa.Schema, rows: list[Any]) -> list[Any]:
@@ -134,7 +138,7 @@ def test_what_a_kernel_computes_with_a_literal_is_what_is_defined(function: str,
             if not is_typed(expr, schema):
                 continue
             pairs = zip(rows, found(expr, schema, rows), defined(expr, schema, rows), strict=True)
-            wrong = [each for each in pairs if not alike(*each[1:])]
+            wrong = [pair for pair in pairs if not alike(*pair[1:])]
             assert wrong == [], f"{function} of {args}"
 
 

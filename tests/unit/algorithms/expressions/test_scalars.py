@@ -104,7 +104,7 @@ def calls() -> list[Case]:
     found = []
     for name in CALLS:
         function = FUNCTIONS[name]
-        operands: Any = [(each,) for each in SINGLES] if function.most == 1 else PAIRS
+        operands: Any = [(value,) for value in SINGLES] if function.most == 1 else PAIRS
         for types, options in product(operands, OPTIONS.get(name, [{}])):
             call = ex.Call(name, (A, B)[: len(types)], tuple(options.items()))
             detail = f" {options}" if options else ""
@@ -121,7 +121,7 @@ def others() -> list[Case]:
     chosen = ex.Case(((ex.Call("lt", (A, B)), A), (ex.Call("is_null", (A,)), B)), ex.Call("add", (A, B)))
     cases = [Case(chosen, types, f"when over {', '.join(map(str, types))}") for types in PAIRS]
     values = tuple(ex.Literal(value, INT) for value in (0, -1, 100))
-    return [*casts, *cases, *(Case(ex.IsIn(A, values), (each,), f"in, of {each}") for each in NUMBERS)]
+    return [*casts, *cases, *(Case(ex.IsIn(A, values), (value,), f"in, of {value}") for value in NUMBERS)]
 
 
 CASES = [case for case in (*calls(), *others()) if case.is_for_kernels()]
@@ -151,8 +151,8 @@ def found(case: Case, rows: list[tuple[Any, ...]]) -> list[Any]:
     """Run the kernel on one row at a time: which of them is wrong, it does not say."""
     made = compiled(case)
     columns = [
-        from_physical(list(each), dtype)
-        for each, dtype in zip(zip(*rows, strict=True), case.types, strict=True)
+        from_physical(list(item), dtype)
+        for item, dtype in zip(zip(*rows, strict=True), case.types, strict=True)
     ]
     batch = pa.RecordBatch.from_arrays([pa.array(range(len(rows)), INT), *columns], schema=case.schema)
     arguments = BatchArguments(batch, {}).fill(made.rows.bindings)
@@ -221,7 +221,7 @@ def test_edges_have_the_value_the_definition_gives(case: Case) -> None:
         assert alike(case, value, defined(case, row)), (row, value, defined(case, row))
 
 
-FAMILIES = {case.family: [each for each in CASES if each.family == case.family] for case in CASES}
+FAMILIES = {case.family: [value for value in CASES if value.family == case.family] for case in CASES}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

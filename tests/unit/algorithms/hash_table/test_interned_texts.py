@@ -54,7 +54,7 @@ def held(live: pk.LiveQuery) -> list[Interner]:
         if isinstance(stage, RowsStage):
             found += stage.interners.values()
         if isinstance(stage, WindowStage):
-            found += [texts for each in stage.workers for texts in each.interners.values()]
+            found += [texts for fold_worker in stage.workers for texts in fold_worker.interners.values()]
     return found
 
 
@@ -73,8 +73,8 @@ def test_texts_of_the_past_are_let_go(which: str, sparse: bool, monkeypatch: pyt
         monkeypatch.setattr(PaneTable, "too_empty", property(lambda table: not table.sparse))
     found: list[pa.RecordBatch] = []
     with query.open(engine=pk.Engine(threads=1)) as live:
-        for each in batches:
-            found += live.push(s=each)
+        for given in batches:
+            found += live.push(s=given)
             # What is in use, as much again, and what one push may add.
             assert all(texts.nbytes < 6 * MOST for texts in held(live))
         found += live.finish()

@@ -22,8 +22,8 @@ def batches() -> list[pa.RecordBatch]:
     """Two rows of each key, one soon after the other; a key never comes again."""
     found = []
     for begin in range(0, KEYS, 100):
-        keys = [f"k{begin + each // 2}" for each in range(200)]
-        times = [10 * begin + each for each in range(200)]
+        keys = [f"k{begin + index // 2}" for index in range(200)]
+        times = [10 * begin + index for index in range(200)]
         found.append(pa.record_batch({"t": times, "k": keys, "v": times}))
         found[-1] = found[-1].cast(pa.schema({"t": pa.int64(), "k": pa.string(), "v": pa.int64()}))
     return found

@@ -55,9 +55,9 @@ def test_the_smallest_value_beside_the_extreme_is_chosen_and_null_only_alone(
     value, by, largest = case
     rows = data.draw(st.lists(st.tuples(few(value), few(by), st.sampled_from([0, 1])), max_size=12))
     choose = max if largest else min
-    extreme = choose((rank(each[1]) for each in rows), default=None)
-    beside = [each for each in rows if rank(each[1]) == extreme]
-    chosen = min(beside, key=lambda each: (not each[2], rank(each[0])), default=None)
+    extreme = choose((rank(row[1]) for row in rows), default=None)
+    beside = [row for row in rows if rank(row[1]) == extreme]
+    chosen = min(beside, key=lambda pair: (not pair[2], rank(pair[0])), default=None)
     for form, (seen, _, found, there) in zip(
         FORMS, folded(BY[case], (value, by, U8), rows, data.draw(CUTS)), strict=True
     ):
@@ -75,9 +75,9 @@ def test_the_first_or_last_row_by_time_then_position_is_chosen(
 ) -> None:
     value, last = case
     drawn = data.draw(st.lists(st.tuples(few(value), st.sampled_from([0, 1]), few(I64)), max_size=12))
-    rows = data.draw(st.permutations([(*each, position) for position, each in enumerate(drawn)]))
+    rows = data.draw(st.permutations([(*item, position) for position, item in enumerate(drawn)]))
     choose = max if last else min
-    chosen = choose(rows, key=lambda each: each[2:], default=None)
+    chosen = choose(rows, key=lambda item: item[2:], default=None)
     for form, (time, position, found, there) in zip(
         FORMS, folded(AT[case], (value, U8, I64, I64), rows, data.draw(CUTS)), strict=True
     ):

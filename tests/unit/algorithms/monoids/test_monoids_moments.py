@@ -25,7 +25,7 @@ UNDERFLOW = Fraction(1, 10**290)
 CUTS = st.tuples(st.integers(0, 12), st.integers(0, 12))
 NOISE = st.floats(-1.0, 1.0)
 CLOSE_TOGETHER = st.builds(
-    lambda base, noise: [base + each for each in noise],
+    lambda base, noise: [base + offset for offset in noise],
     st.sampled_from([0.0, 1e-3, 1e9, -1e9, 1e15]),
     st.lists(NOISE, max_size=12),
 )
@@ -36,7 +36,7 @@ def integers(type: Type) -> st.SearchStrategy[list[int]]:
     """Draw values from the whole range, and values that lie together at either end of it."""
     low, high = limits(type)
     ends = st.integers(low, min(low + 9, high)), st.integers(max(high - 9, low), high)
-    return st.one_of([st.lists(each, max_size=12) for each in (*ends, st.integers(low, high))])
+    return st.one_of([st.lists(end, max_size=12) for end in (*ends, st.integers(low, high))])
 
 
 CASES: dict[str, tuple[int, Type, st.SearchStrategy[list[Any]]]] = {
@@ -52,9 +52,9 @@ CASES: dict[str, tuple[int, Type, st.SearchStrategy[list[Any]]]] = {
 
 
 def distances(values: list[Any]) -> list[Fraction]:
-    exact = [Fraction(each) for each in values]
+    exact = [Fraction(value) for value in values]
     mean = sum(exact, Fraction(0)) / max(len(exact), 1)
-    return [each - mean for each in exact]
+    return [fraction - mean for fraction in exact]
 
 
 def close(found: float, terms: list[Fraction]) -> bool:
@@ -69,11 +69,11 @@ def test_sums_of_powers_are_those_of_exact_arithmetic(case: str, data: st.DataOb
     order, type, strategy = CASES[case]
     values, cuts = data.draw(strategy), data.draw(CUTS)
     away = distances(values)
-    rows = [(each,) for each in values]
+    rows = [(value,) for value in values]
     for form, (count, _, _, *sums) in zip(FORMS, folded(MOMENTS[order], (type,), rows, cuts), strict=True):
         assert count == len(values), form
         for power, found in enumerate(sums, 2):
-            assert close(found, [each**power for each in away]), (form, power)
+            assert close(found, [fraction**power for fraction in away]), (form, power)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_what_is_not_finite_makes_all_sums_nan(
     cuts: tuple[int, int],
 ) -> None:
     pair = make is monoids.comoments
-    rows = [(each, each) if pair else (each,) for each in (*before, odd, *after)]
+    rows = [(value, value) if pair else (value,) for value in (*before, odd, *after)]
     for form, state in zip(FORMS, folded(make, (F64,) * (1 + pair), rows, cuts), strict=True):
         assert all(map(math.isnan, state[5 if pair else 3 :])), form
 
@@ -133,8 +133,8 @@ def test_equal_values_have_no_spread_at_all(value: float, count: int, cuts: tupl
 def test_noise_upon_a_large_constant_keeps_its_variance() -> None:
     random = np.random.default_rng(3)
     values = (1e9 + 1e-3 * random.normal(size=1_000)).tolist()
-    exact = sum((each**2 for each in distances(values)), Fraction(0))
+    exact = sum((distance**2 for distance in distances(values)), Fraction(0))
     for form, state in zip(
-        FORMS, folded(MOMENTS[2], (F64,), [(each,) for each in values], (200, 700)), strict=True
+        FORMS, folded(MOMENTS[2], (F64,), [(value,) for value in values], (200, 700)), strict=True
     ):
         assert abs(Fraction(state[3]) / exact - 1) < Fraction(1, 10**12), form

@@ -31,15 +31,15 @@ def factors(type: Type) -> st.SearchStrategy[list[Any]]:
 @given(data=st.data())
 def test_integers_are_multiplied_exactly_or_known_not_to_fit(type: Type, data: st.DataObject) -> None:
     values = data.draw(factors(type))
-    size = math.prod(abs(each) for each in values if each)
-    rows = [(each,) for each in values]
+    size = math.prod(abs(value) for value in values if value)
+    rows = [(value,) for value in values]
     for form, (found, notes) in zip(
         FORMS, folded(monoids.integer_product, (type,), rows, data.draw(CUTS)), strict=True
     ):
         assert bool(notes & LARGE) == (size >= 1 << 64), form
         assert notes & LARGE or found == size, form
         assert bool(notes & ZERO) == (0 in values), form
-        assert bool(notes & NEGATIVE) == bool(sum(each < 0 for each in values) % 2), form
+        assert bool(notes & NEGATIVE) == bool(sum(value < 0 for value in values) % 2), form
 
 
 @given(
@@ -55,7 +55,7 @@ def test_floats_are_multiplied_as_if_there_were_no_largest_one(
 ) -> None:
     exact = math.prod(map(Fraction, values), start=Fraction(1))
     for form, (mantissa, exponent) in zip(
-        FORMS, folded(monoids.float_product, (F64,), [(each,) for each in values], cuts), strict=True
+        FORMS, folded(monoids.float_product, (F64,), [(value,) for value in values], cuts), strict=True
     ):
         assert mantissa == 0 or 1 <= abs(mantissa) < 2, form
         found = Fraction(mantissa) * Fraction(2) ** exponent if mantissa else Fraction(0)
@@ -68,7 +68,7 @@ def test_infinities_nan_and_zeros_multiply_as_ieee_754_says(
 ) -> None:
     expected = float_product(values)
     for form, (mantissa, _) in zip(
-        FORMS, folded(monoids.float_product, (F64,), [(each,) for each in values], cuts), strict=True
+        FORMS, folded(monoids.float_product, (F64,), [(value,) for value in values], cuts), strict=True
     ):
         assert math.isnan(mantissa) == math.isnan(expected), form
         assert math.isnan(mantissa) or math.copysign(1, mantissa) == math.copysign(1, expected), form

@@ -44,7 +44,7 @@ POSITIVE = ex.Call("gt", (F, ex.Literal(0.0, pa.float64())))
 def kinds(*reductions: Reduction, nulls: bool = True) -> list[str]:
     """Name the partials some reductions need, without the presence of rows."""
     found = partials_of(reductions, lambda expr: nulls)
-    return [each.kind for each in found if each != Partial("present")]
+    return [partial.kind for partial in found if partial != Partial("present")]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def kinds(*reductions: Reduction, nulls: bool = True) -> list[str]:
          ["first", "first_valid"]),
         ([Reduction("min_by", (F, G)), Reduction("max_by", (F, G))], ["least_by", "greatest_by"]),
     ],
-    ids=lambda each: " and ".join(r.function for r in each) if isinstance(each[0], Reduction) else "",
+    ids=lambda pair: " and ".join(r.function for r in pair) if isinstance(pair[0], Reduction) else "",
 )  # fmt: skip
 def test_reductions_share_the_states_that_are_the_same(
     reductions: list[Reduction], expected: list[str]
@@ -254,7 +254,7 @@ LIMITS = [
 def test_a_product_fits_or_is_an_error_whatever_happens_on_the_way(
     column: str, values: list[Any], expected: Any, threads: int
 ) -> None:
-    rows = [{**dict.fromkeys(SCHEMA.names), "t": 0, column: each} for each in values]
+    rows = [{**dict.fromkeys(SCHEMA.names), "t": 0, column: value} for value in values]
     query = EVENTS.window(10).agg(p=pk.product(column))
     engine = pk.Engine(threads=threads, task_bytes=1)
     found = answer(lambda: query.collect(events=table_of(rows), engine=engine)["p"].to_pylist()[0])

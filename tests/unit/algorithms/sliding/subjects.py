@@ -245,7 +245,7 @@ def same(subject: Subject, found: Any, expected: Any) -> bool:
     if subject.algebra is not FLOATS:
         return bool(found == expected or (found != found and expected != expected))
     total = exact_sum(expected)
-    room = 1e-12 * math.fsum(abs(each) for each in expected if math.isfinite(each))
+    room = 1e-12 * math.fsum(abs(value) for value in expected if math.isfinite(value))
     return abs(found - total) <= room if math.isfinite(total) else repr(found) == repr(total)
 
 

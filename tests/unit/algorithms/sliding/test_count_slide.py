@@ -43,7 +43,7 @@ Form = Callable[[CountSlide], tuple[SlideScratch, ...]]
 SHAPES = [(1, 1), (4, 1), (5, 1), (9, 1), (40, 1), (4, 4), (3, 5), (6, 3), (7, 3), (7, 4), (5, 2), (90, 30)]
 SHAPES += [(100, 7), (80, 33), (132, 2), (72, 4)]
 NAMES = ("wide sum", "least", "least float", "float sum", "affine maps", "last integer")
-TRIED = [each for each in SUBJECTS if each.name in NAMES]
+TRIED = [candidate for candidate in SUBJECTS if candidate.name in NAMES]
 
 
 def forms(subject: Subject, size: int, every: int) -> Iterator[Form]:
@@ -105,7 +105,7 @@ def check(subject: Subject, shape: tuple[int, int], form: Form, many: int, begin
     states = outputs(subject.make())
     memory = exact(subject.columns(values)) | {"begin": begin, "end": many}
     memory |= {name: zeros(type, many) for name, type in states}
-    memory |= {each.buffer.name: zeros(each.buffer.type, each.length or 0) for each in scratch}
+    memory |= {value.buffer.name: zeros(value.buffer.type, value.length or 0) for value in scratch}
     after = run(kernel, memory)[1]
     for f in range(begin, many):
         found = subject.finish(tuple(read(after[name], f, type) for name, type in states))
@@ -139,24 +139,24 @@ def test_every_frame_is_the_aggregate_of_its_rows(
 @pytest.mark.parametrize("name", ["least", "last integer"])
 @pytest.mark.parametrize("size", [187, 192, 195], ids=["over and tail", "panes alone", "a tail"])
 def test_blocks_of_several_panes_hand_on_what_they_know(name: str, size: int) -> None:
-    subject = next(each for each in SUBJECTS if each.name == name)
+    subject = next(candidate for candidate in SUBJECTS if candidate.name == name)
     for many in (9, size - 3, 2 * size + 20):
         check(subject, (size, 1), lanes, many)
 
 
 def test_blocks_too_long_for_the_cache_make_their_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    subject = next(each for each in SUBJECTS if each.name == "last integer")
+    subject = next(candidate for candidate in SUBJECTS if candidate.name == "last integer")
     kernel_of.cache_clear()
     monkeypatch.setattr(count_rows, "_CACHE", 0)
     for size in (187, 192):
-        assert all("kept" not in each.buffer.name for each in kernel_of(subject, (size, 1), lanes)[1])
+        assert all("kept" not in value.buffer.name for value in kernel_of(subject, (size, 1), lanes)[1])
         check(subject, (size, 1), lanes, 2 * size + 20)
     kernel_of.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["float sum", "least float"])
 def test_panes_of_floats_join_stretch_by_stretch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    subject = next(each for each in SUBJECTS if each.name == name)
+    subject = next(candidate for candidate in SUBJECTS if candidate.name == name)
     kernel_of.cache_clear()
     monkeypatch.setattr(count_rows, "STRETCH", 2)
     for many in (9, 160, 500):
@@ -165,7 +165,7 @@ def test_panes_of_floats_join_stretch_by_stretch(name: str, monkeypatch: pytest.
 
 
 def test_no_sum_of_floats_is_the_end_of_a_long_chain() -> None:
-    subject = next(each for each in SUBJECTS if each.name == "float sum")
+    subject = next(candidate for candidate in SUBJECTS if candidate.name == "float sum")
     k = KernelBuilder("chains")
     for size in (8, 1 << 10, 1 << 21, 1 << 27):
         slide = lightened(a_slide(k, subject, (size, 1), k.scalar("begin"), k.scalar("end")))
@@ -178,7 +178,7 @@ def test_no_sum_of_floats_is_the_end_of_a_long_chain() -> None:
 @pytest.mark.parametrize("shape", [(2, 1), (40, 1), (3, 2), (4, 4), (70, 4), (90, 30)], ids=str)
 @pytest.mark.parametrize("filling", [nan, inf, -0.0, 1.0], ids=str)
 def test_the_least_float_of_frames_without_numbers_is_nan(shape: tuple[int, int], filling: float) -> None:
-    subject = next(each for each in SUBJECTS if each.name == "least float")
+    subject = next(candidate for candidate in SUBJECTS if candidate.name == "least float")
     check(replace(subject, draw=lambda dice: (filling,)), shape, count_slide, 11)
     check(replace(subject, draw=lambda dice: (dice.choice([nan, filling]),)), shape, count_slide, 11)
 
@@ -186,7 +186,7 @@ def test_the_least_float_of_frames_without_numbers_is_nan(shape: tuple[int, int]
 @pytest.mark.parametrize("name", ["least", "last integer", "float sum"])
 @pytest.mark.parametrize("shape", [(11, 1), (7, 3), (36, 4)], ids=str)
 def test_chunks_of_short_frames_hand_on_what_they_know(name: str, shape: tuple[int, int]) -> None:
-    subject = next(each for each in SUBJECTS if each.name == name)
+    subject = next(candidate for candidate in SUBJECTS if candidate.name == name)
     for many in (CHUNK, 2 * CHUNK + 40):
         check(subject, shape, count_slide, many)
 
@@ -194,7 +194,7 @@ def test_chunks_of_short_frames_hand_on_what_they_know(name: str, shape: tuple[i
 @pytest.mark.parametrize("name", ["least", "least float", "float sum", "wide sum"])
 @pytest.mark.parametrize("shape", [(33, 33), (40, 41), (66, 33), (160, 160)], ids=str)
 def test_panes_that_are_read_side_by_side_are_each_of_its_own_rows(name: str, shape: tuple[int, int]) -> None:
-    subject = next(each for each in SUBJECTS if each.name == name)
+    subject = next(candidate for candidate in SUBJECTS if candidate.name == name)
     for many in (1, STREAMS - 1, STREAMS, 2 * STREAMS + 3):
         check(subject, shape, count_slide, many)
     check(subject, shape, count_slide, 2 * STREAMS + 3, begin=2)
@@ -203,7 +203,7 @@ def test_panes_that_are_read_side_by_side_are_each_of_its_own_rows(name: str, sh
 @pytest.mark.parametrize("name", ["least", "least float", "float sum"])
 @pytest.mark.parametrize("shape", [(64, 32), (90, 36)], ids=str)
 def test_chunks_of_panes_are_read_side_by_side(name: str, shape: tuple[int, int]) -> None:
-    subject = next(each for each in SUBJECTS if each.name == name)
+    subject = next(candidate for candidate in SUBJECTS if candidate.name == name)
     check(subject, shape, count_slide, CHUNK + STREAMS + 1)
 
 
@@ -215,7 +215,7 @@ def test_chunks_of_panes_are_read_side_by_side(name: str, shape: tuple[int, int]
 def test_a_sum_of_floats_is_the_same_in_every_bit_wherever_a_call_begins(
     shape: tuple[int, int], many: int
 ) -> None:
-    subject = next(each for each in SUBJECTS if each.name == "float sum")
+    subject = next(candidate for candidate in SUBJECTS if candidate.name == "float sum")
     size, every = shape
     values = subject.rows((many - 1) * every + size, seed=1)
     whole = totals(subject, shape, values, 0, many)
@@ -229,7 +229,7 @@ def totals(subject: Subject, shape: tuple[int, int], values: list[Any], begin: i
     states = outputs(subject.make())
     memory = exact(subject.columns(values)) | {"begin": begin, "end": end}
     memory |= {name: zeros(type, end) for name, type in states}
-    memory |= {each.buffer.name: zeros(each.buffer.type, each.length or 0) for each in scratch}
+    memory |= {value.buffer.name: zeros(value.buffer.type, value.length or 0) for value in scratch}
     after = run(kernel, memory)[1]
     return [tuple(read(after[name], f, type) for name, type in states) for f in range(end)]
 
@@ -237,7 +237,7 @@ def totals(subject: Subject, shape: tuple[int, int], values: list[Any], begin: i
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[0] > shape[1]], ids=str)
 def test_the_plain_forms_agree_with_recomputation(shape: tuple[int, int]) -> None:
     size, every = shape
-    subject = next(each for each in SUBJECTS if each.name == "affine maps")
+    subject = next(candidate for candidate in SUBJECTS if candidate.name == "affine maps")
     values = subject.rows(5 * size, seed=1)
     expected = list(plain.recompute(values, plain.count_frames(*shape, len(values)), subject.algebra))
     assert list(plain.panes(values, size, every, subject.algebra)) == expected
@@ -265,7 +265,7 @@ def test_the_plain_forms_agree_with_recomputation(shape: tuple[int, int]) -> Non
     ],
 )
 def test_the_form_follows_from_shape_and_algebra(name: str, shape: tuple[int, int], form: Form) -> None:
-    subject = next(each for each in SUBJECTS if each.name == name)
+    subject = next(candidate for candidate in SUBJECTS if candidate.name == name)
     k = KernelBuilder("choosing")
     slide = a_slide(k, subject, shape, k.scalar("begin"), k.scalar("end"))
     assert form_of(lightened(slide)) is form

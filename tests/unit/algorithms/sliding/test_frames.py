@@ -68,7 +68,7 @@ def kernel_of(
 
 def scratch_memory(scratch: tuple[SlideScratch, ...], frames: Frames) -> dict[str, Any]:
     lengths = {False: max(longest(frames), 1), True: end(frames) + 1}
-    return {each.buffer.name: zeros(each.buffer.type, lengths[each.whole]) for each in scratch}
+    return {value.buffer.name: zeros(value.buffer.type, lengths[value.whole]) for value in scratch}
 
 
 def aggregated(
@@ -113,7 +113,7 @@ def test_every_frame_of_a_random_program_is_the_aggregate_of_its_rows(
 
 @pytest.mark.parametrize("algorithm", TWINS)
 def test_frames_outside_the_span_are_left_alone(algorithm: Algorithm) -> None:
-    subject = next(each for each in SUBJECTS if each.name == "count")
+    subject = next(candidate for candidate in SUBJECTS if candidate.name == "count")
     kernel, scratch = kernel_of(subject, algorithm)
     frames = PROGRAMS["row by row"]
     memory = subject.columns([(1,)] * end(frames)) | bounds(frames) | {"begin": 3, "end": 7}

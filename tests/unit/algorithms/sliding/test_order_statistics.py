@@ -79,14 +79,14 @@ def answers(
     memory |= {name: np.zeros(memory_length(distinct), np.int32) for name in ("peaks", "counts", "tallies")}
     memory |= {"bits": np.zeros(bits_length(distinct if shared else len(in_order)), np.uint64)}
     kernel = kernel_of(type, shared)
-    memory = {name: memory[name] for name in (each.name for each in kernel.params)}
+    memory = {name: memory[name] for name in (parameter.name for parameter in kernel.params)}
     after = run(kernel, memory)[1]
     assert not any(after[name].any() for name in ("bits", "peaks", "counts", "tallies") if name in after)
     shape = len(frames) + 1, -1
     out = after["out"].reshape(shape).tolist()[:-1]
     if not shared:  # quantiles are places: say the ranks there
-        for each in out:
-            each[FIXED:] = [in_order[place] if in_order else -1 for place in each[FIXED:]]
+        for value in out:
+            value[FIXED:] = [in_order[place] if in_order else -1 for place in value[FIXED:]]
     return out, after["parts"].reshape(shape).tolist()[:-1]
 
 

@@ -13,8 +13,8 @@ SPREAD = {
     "one value": [2.5] * 9,
     "both zeros": [0.0, -0.0, 1.0, -1.0, -0.0, 0.0],
     "neither finite nor numbers": [np.inf, np.nan, -np.inf, 3.0, np.nan, -3.0],
-    "close together": [100.0 + 2.0**-40 * each for each in (5, 3, 4, 1, 2, 0)],
-    "falling": [float(-each) for each in range(40)],
+    "close together": [100.0 + 2.0**-40 * value for value in (5, 3, 4, 1, 2, 0)],
+    "falling": [float(-index) for index in range(40)],
 }
 
 

@@ -32,7 +32,7 @@ def test_released_rows_are_those_before_the_time_in_order(pushes: list[list[int]
     ahead, waiting, number = RowsAhead(SCHEMA, SORTER), [], 0
     for place, times in enumerate(pushes):
         ahead.add(rows_of(times, number))
-        waiting += [(time, number + each) for each, time in enumerate(times)]
+        waiting += [(time, number + index) for index, time in enumerate(times)]
         number += len(times)
         assert len(ahead.chains) <= MOST_CHAINS
         watermark = -20 + step * place

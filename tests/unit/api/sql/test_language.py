@@ -167,9 +167,9 @@ def test_expressions_mean_what_sql_means() -> None:
         "1e1": [10.0, 10.0],
         "'it''s'": ["it's", "it's"],
     }
-    text = ", ".join(f'{each} as "{place}"' for place, each in enumerate(values))
+    text = ", ".join(f'{value} as "{place}"' for place, value in enumerate(values))
     table = query(f"select {text} from s where ts < '1970-01-01 00:00:05'").collect()
-    assert {each: table[str(place)].to_pylist() for place, each in enumerate(values)} == values
+    assert {value: table[str(place)].to_pylist() for place, value in enumerate(values)} == values
 
 
 TEXTS = ["", "a", "abc", "a.c", "aXbYc", "a\nb", "äöü", "AbC", "50%", "(a|b)*", "aab", None]
@@ -197,7 +197,7 @@ def test_of_like_a_percent_sign_is_any_text_and_an_underscore_one_character(patt
         pk.sql(f"select k from s where k like '{pattern}'", s=texts).collect()["k"].to_pylist()
         == LIKE[pattern]
     )
-    others = [each for each in TEXTS if each is not None and each not in LIKE[pattern]]
+    others = [value for value in TEXTS if value is not None and value not in LIKE[pattern]]
     assert (
         pk.sql(f"select k from s where k not like '{pattern}'", s=texts).collect()["k"].to_pylist() == others
     )
@@ -237,15 +237,15 @@ def test_aggregates_have_their_sql_names() -> None:
         "sum(v * x) / sum(x)": pk.sum(pk.col("v") * pk.col("x")) / pk.sum("x"),
         "max(v) - min(v)": pk.max("v") - pk.min("v"),
     }  # fmt: skip
-    text = ", ".join(f'{each} as "{place}"' for place, each in enumerate(made))
+    text = ", ".join(f'{value} as "{place}"' for place, value in enumerate(made))
     ours = query(f"select {text} from s [range 30]").plan
-    named = {str(place): each for place, each in enumerate(made.values())}
+    named = {str(place): expr for place, expr in enumerate(made.values())}
     theirs = streams()["s"].window("30s").agg(**named).plan
-    assert next(each for each in parts(ours) if isinstance(each, Aggregate)) == theirs
+    assert next(part for part in parts(ours) if isinstance(part, Aggregate)) == theirs
 
 
 def parts(plan: Plan) -> list[Plan]:
-    return [plan, *(part for each in inputs(plan) for part in parts(each))]
+    return [plan, *(part for input_ in inputs(plan) for part in parts(input_))]
 
 
 WINDOWS = {
@@ -266,12 +266,12 @@ WINDOWS = {
 @pytest.mark.parametrize(("stream", "clause"), WINDOWS)
 def test_a_window_stands_behind_its_stream(stream: str, clause: str) -> None:
     plan = query(f"select count(*) from {stream} {clause}").plan
-    assert next(each.window for each in parts(plan) if isinstance(each, Aggregate)) == WINDOWS[stream, clause]
+    assert next(part.window for part in parts(plan) if isinstance(part, Aggregate)) == WINDOWS[stream, clause]
 
 
 def test_each_side_of_a_join_has_its_own_window() -> None:
     plan = query("select a.v from u [range 10 slide 5] a, u [range 20 slide 5] b where a.k = b.k").plan
-    join = next(each for each in parts(plan) if isinstance(each, Join))
+    join = next(part for part in parts(plan) if isinstance(part, Join))
     assert (join.pairing.left, join.pairing.right, join.on) == (
         TimeWindow(10, 5),
         TimeWindow(20, 5),
@@ -322,7 +322,7 @@ def test_columns_that_windows_would_add_can_be_there_already() -> None:
 
 def test_rows_are_counted_before_where_and_bounds_tell_windows_apart() -> None:
     plan = query("select count(*) from u [rows 3] where v > 1").plan
-    assert any(isinstance(each, Attach) for each in parts(plan))
+    assert any(isinstance(part, Attach) for part in parts(plan))
 
 
 CLOCKS = {
@@ -342,7 +342,7 @@ def test_bare_numbers_are_seconds_on_every_clock_that_knows_them(clock: str) -> 
     table = pa.table({"t": pa.array([ticks // 10, 3 * ticks // 2], stored).cast(dtype), "v": [1, 2]})
     events = pk.from_arrow(table, time="t", **options)
     made = pk.sql(f"select timestamp, sum(v) as s from e {window}", e=events)
-    plan = next(each for each in parts(made.plan) if isinstance(each, Aggregate))
+    plan = next(part for part in parts(made.plan) if isinstance(part, Aggregate))
     assert plan.window == TimeWindow(ticks, ticks)
     assert made.schema.field("timestamp").type == dtype
     assert made.collect()["s"].to_pylist() == [1, 2]

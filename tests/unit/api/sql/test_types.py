@@ -45,7 +45,7 @@ def test_a_cast_to_each_name_gives_its_type(name: str, dtype: pa.DataType) -> No
         assert result.column("x").null_count == 0
 
 
-@pytest.mark.parametrize(("name", "dtype"), [each for each in NAMES if pa.types.is_temporal(each[1])])
+@pytest.mark.parametrize(("name", "dtype"), [value for value in NAMES if pa.types.is_temporal(value[1])])
 def test_a_text_cast_to_a_time_has_the_unit_of_its_type(name: str, dtype: pa.DataType) -> None:
     query = pk.sql(f"select t, cast('2026-01-31 12:00:00' as {name}) as x from e", e=TIMES)
     assert query.collect().schema.field("x").type == dtype

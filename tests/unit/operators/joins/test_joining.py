@@ -40,7 +40,7 @@ def test_eager_joins_give_the_same_for_every_interleaving() -> None:
             run = joiner.open(1)
             found = [run.push(side, codes([next(rows[side])])) for side in sides]
             found.append(run.close())
-            assert sorted(pair for each in found for pair in listed(each)) == want, (name, sides)
+            assert sorted(pair for pairs in found for pair in listed(pairs)) == want, (name, sides)
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.lists(CODES, max_size=9)), max_size=12), st.integers(1, 4))
@@ -79,7 +79,7 @@ def test_groups_of_workers_of_any_size_agree(group, monkeypatch) -> None:
     )
     run = joiner.open(4)
     found = [run.push_left(left[:100]), run.push_right(right), run.push_left(left[100:]), run.close()]
-    assert sorted(pair for each in found for pair in listed(each)) == expected(left, right)
+    assert sorted(pair for pairs in found for pair in listed(pairs)) == expected(left, right)
 
 
 def test_a_thousand_duplicates_make_outputs_grow() -> None:
@@ -105,7 +105,7 @@ def test_memory_of_one_window_does_not_show_in_the_next() -> None:
                 continue
             run = joiner.open(2)
             found = [run.push_left(left), run.push_right(right), run.close()]
-            assert sorted(pair for each in found for pair in listed(each)) == want, name
+            assert sorted(pair for pairs in found for pair in listed(pairs)) == want, name
 
 
 def test_two_windows_of_a_joiner_may_be_open_at_once() -> None:
@@ -114,7 +114,7 @@ def test_two_windows_of_a_joiner_may_be_open_at_once() -> None:
         first, second = joiner.open(2), joiner.open(2)
         found = [run.push_left(codes([key, key])) for run, key in ((first, 1), (second, 2))]
         found += [run.push_right(codes([1])) for run in (first, second)] + [first.close(), second.close()]
-        assert sorted(pair for each in found for pair in listed(each)) == [(0, 0), (1, 0)], name
+        assert sorted(pair for pairs in found for pair in listed(pairs)) == [(0, 0), (1, 0)], name
 
 
 def test_a_swapped_window_gives_pairs_the_right_way_round() -> None:
@@ -188,7 +188,7 @@ def test_more_runs_than_a_tree_has_room_for_are_merged_in_groups(monkeypatch) ->
         (1, right[at : at + 4]) for at in range(0, 30, 4)
     ]
     found = [run.push(side, piece) for side, piece in pieces] + [run.close()]
-    assert sorted(pair for each in found for pair in listed(each)) == expected(left, right)
+    assert sorted(pair for pairs in found for pair in listed(pairs)) == expected(left, right)
 
 
 def test_a_column_is_never_cut_into_more_runs_than_a_merge_takes() -> None:

@@ -42,18 +42,20 @@ def opened(query: pk.Stream, backend: str = "native", policy: Policy = EAGER) ->
 
 def run(session: Session, query: pk.Stream, batches: Sequence[pa.RecordBatch]) -> pa.Table:
     columns = query.compiled().columns["rows"]
-    made = [out for each in batches for out in session.push("rows", each.select(list(columns)))]
+    made = [out for value in batches for out in session.push("rows", value.select(list(columns)))]
     made += session.finish()
     order = [("window_start", "ascending"), ("k", "ascending")]
     return pa.Table.from_batches(made, session.schema).sort_by(order)
 
 
 def changes(session: Session) -> list[tuple[str, str, str]]:
-    return [(each.what, each.before, each.after) for each in session.metrics.adaptations]
+    return [
+        (adaptation.what, adaptation.before, adaptation.after) for adaptation in session.metrics.adaptations
+    ]
 
 
 def stage_of(session: Session) -> WindowStage:
-    (stage,) = (each for each in session._stages.values() if isinstance(each, WindowStage))
+    (stage,) = (stage for stage in session._stages.values() if isinstance(stage, WindowStage))
     return stage
 
 
@@ -208,7 +210,7 @@ def test_the_instrumented_kernel_counts_what_a_plain_count_finds(backend: str) -
     first, second = f < 5, v > 2
     kept = keys[first & second]
     assert found.rows == 900
-    assert sorted(each.alone for each in found.conjuncts) == sorted([first.sum(), second.sum()])
+    assert sorted(conjunct.alone for conjunct in found.conjuncts) == sorted([first.sum(), second.sum()])
     assert found.conjuncts[1].after == len(kept)
     assert sum(found.masks) == 900 and found.masks[3] == len(kept)
     assert found.conjuncts[0].after == found.conjuncts[0].alone

@@ -148,7 +148,7 @@ def test_a_run_emits_the_same_however_its_input_is_cut(
 ) -> None:
     """Each push emits what it completes: every one starts its merging anew, in the middle of things."""
     query = query_of(window)
-    rows = sorted(rows, key=lambda each: int(each["t"]))
+    rows = sorted(rows, key=lambda record: int(record["t"]))
     table = table_of(rows)
     batches, begin = [], 0
     while begin < len(rows):
@@ -206,7 +206,7 @@ def test_panes_whose_sums_fit_64_bits_make_windows_whose_sums_fit_or_are_errors(
     window, engine = EVENTS.window(pk.sliding(50, every=10)), pk.Engine(threads=1, aggregator=aggregator)
     held = [values[max(end - 5, 0) : end] for end in range(1, len(values) + 5)]
     means = window.agg(m=pk.mean("i")).collect(events=table_of(rows), engine=engine)["m"].to_pylist()
-    assert means == [sum(each) / len(each) for each in held]
+    assert means == [sum(sizes) / len(sizes) for sizes in held]
     sums = collected(window.agg(s=pk.sum("i")), rows, engine)
     assert (sums == "overflow") is not fits
     assert not fits or sums == defined(window.agg(s=pk.sum("i")), rows)
@@ -218,9 +218,9 @@ def test_float_sums_do_not_drift_however_much_passes_through_the_window() -> Non
     query = EVENTS.window(pk.sliding(10, every=1)).agg(s=pk.sum("f"), n=pk.count())
     for aggregator in (None, *AGGREGATORS):
         found = query.collect(events=table_of(rows), engine=pk.Engine(aggregator=aggregator)).to_pylist()
-        quiet = [each for each in found if each["n"] == 10 and each["s"] < 2]
+        quiet = [record for record in found if record["n"] == 10 and record["s"] < 2]
         assert len(quiet) > 300
-        assert all(each["s"] == pytest.approx(1.0, rel=1e-15) for each in quiet)
+        assert all(record["s"] == pytest.approx(1.0, rel=1e-15) for record in quiet)
 
 
 MIXED = [monoids.present(), monoids.count(), monoids.integer_sum(wide=True), monoids.float_sum()]

@@ -82,7 +82,7 @@ def test_rows_are_looked_at_about_once_though_windows_are_short(monkeypatch: pyt
     table = events(times("in order", FEW))
 
     def over(self: Interpreted, values: dict[str, object], *given: object) -> object:
-        watched = {name: _Counting.of(each, name, read) for name, each in values.items()}
+        watched = {name: _Counting.of(value, name, read) for name, value in values.items()}
         return original(self, watched, *given)
 
     original = Interpreted.over

@@ -19,7 +19,7 @@ MANY = 5 * COMPACT
 
 
 def worker_of(live: Live) -> Worker:
-    (stage,) = (each for each in live._session._stages.values() if isinstance(each, WindowStage))
+    (stage,) = (stage for stage in live._session._stages.values() if isinstance(stage, WindowStage))
     return stage.workers[0]
 
 

@@ -71,7 +71,7 @@ def same(made: Any, threads: int) -> list[Progress]:
     """Compare, and give what threads said of how far they came."""
     SEEN.clear()
     assert answer(made, engine(threads)) == answer(made, PLAIN)
-    return [progress for each in SEEN for progress in each]
+    return [progress for value in SEEN for progress in value]
 
 
 SECOND = 1_000_000

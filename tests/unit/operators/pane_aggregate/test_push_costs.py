@@ -55,12 +55,12 @@ def test_a_push_that_completes_no_window_makes_few_calls(query: str) -> None:
 def test_windows_that_end_leave_the_kernel_bound() -> None:
     """A pane leaves by writing the arrays in place, so the next push binds nothing anew."""
     with QUERIES["sliding"].open(engine=pk.Engine(threads=1)) as live:
-        (stage,) = (each for each in live._session._stages.values() if isinstance(each, WindowStage))
+        (stage,) = (stage for stage in live._session._stages.values() if isinstance(stage, WindowStage))
         for first in range(0, 3_000, 10):
             live.push(batch(first))
         bound, table, cursor = stage._bound, stage.workers[0].table, stage.workers[0].sliding
         for first in range(3_000, 3_300, 10):
-            assert sum(each.num_rows for each in live.push(batch(first))) == 4
+            assert sum(result.num_rows for result in live.push(batch(first))) == 4
         assert bound is not None and bound is stage._bound
         assert table is not None and table is stage.workers[0].table
         assert cursor is not None and cursor is stage.workers[0].sliding

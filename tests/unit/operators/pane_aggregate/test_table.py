@@ -28,7 +28,7 @@ def a_table(panes: int, capacity: int = 64) -> PaneTable:
 
 def contents(table: PaneTable) -> dict[int, list[list[float]]]:
     rows = [state.reshape(table.capacity, -1) for state in table.states]
-    return {int(table.panes[slot]): [each[slot].tolist() for each in rows] for slot in range(table.slots)}
+    return {int(table.panes[slot]): [row[slot].tolist() for row in rows] for slot in range(table.slots)}
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def batch(rows: int, nulls: bool, first: int = 0) -> pa.RecordBatch:
 
 def pushed(query: Any, batches: list[pa.RecordBatch], engine: pk.Engine) -> pa.Table:
     with query.open(engine=engine) as live:
-        made = [each for given in batches for each in live.push(given)] + live.finish()
+        made = [value for given in batches for value in live.push(given)] + live.finish()
         assert live.metrics.balanced
     return pa.Table.from_batches(made, query.schema)
 

@@ -37,7 +37,7 @@ def stored(values: list[float | None], type: Type) -> dict[str, Any]:
 
 def cut(values: list[float | None]) -> list[tuple[int, int, float]]:
     """The runs that are not null: their first row, the row behind them, their value."""
-    rows = groupby(enumerate(values), key=lambda each: same(each[1]))
+    rows = groupby(enumerate(values), key=lambda pair: same(pair[1]))
     runs = [list(run) for _, run in rows]
     return [(run[0][0], run[-1][0] + 1, run[0][1]) for run in runs if run[0][1] is not None]
 

@@ -36,13 +36,13 @@ def sorted_runs(given: dict[str, Any]) -> list[tuple[int, int, float, int]]:
             end = given["times"][i + 1] if i + 1 < hi else NEVER_ENDS
             if given["valid"][i]:
                 found.append((given["times"][i], end, given["values"][i], given["keys"][partition]))
-    return sorted(found, key=lambda each: each[0])
+    return sorted(found, key=lambda pair: pair[0])
 
 
 def part(given: dict[str, Any], since: int, before: int) -> dict[str, Any]:
     own = {"since": since, "before": before}
     own |= {name: np.zeros(given["partitions"], np.int64) for name in ("begins", "ends")}
-    taken = {name: each for name, each in given.items() if name not in ("values", "keys", "rows")}
+    taken = {name: value for name, value in given.items() if name not in ("values", "keys", "rows")}
     found, memory = run(part_of_partitions(), taken | own)
     return {**own, "begins": memory["begins"], "ends": memory["ends"], "found": found}
 
@@ -61,7 +61,7 @@ def merged(
         "kept.1": np.zeros(length, np.int32),
         "out.1": np.zeros(found + 1, np.int32),
     }
-    taken = {name: each for name, each in given.items() if name not in ("values", "keys")}
+    taken = {name: value for name, value in given.items() if name not in ("values", "keys")}
     status, memory = run(interleave((F64,), (I32,), BITS), taken | own)
     columns = [memory[name][1:].tolist() for name in ("out_start", "out_end", "out", "out.1")]
     return status, list(zip(*columns, strict=True))

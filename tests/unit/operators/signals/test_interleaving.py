@@ -22,7 +22,7 @@ def rows(keys: pa.Array, steps: list[int], seed: int = 7) -> pa.Table:
 
 KINDS = {
     "numbers": pa.array(range(KEYS)),
-    "texts": pa.array([f"key {each}" for each in range(KEYS)]),
+    "texts": pa.array([f"key {index}" for index in range(KEYS)]),
     "a null": pa.array([None, *range(KEYS)], pa.int16()),
 }
 

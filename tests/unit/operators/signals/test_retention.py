@@ -95,7 +95,7 @@ def come_and_gone(turn: int, *, end: bool = False) -> pa.RecordBatch:
 def test_keys_that_hold_nothing_are_forgotten(which):
     sizes, held = [], []
     with FORGETTING[which].open() as live:
-        (stage,) = (each for each in live._session._stages.values() if isinstance(each, SignalStage))
+        (stage,) = (stage for stage in live._session._stages.values() if isinstance(stage, SignalStage))
         for turn in range(24):
             live.push(come_and_gone(turn))
             if which == "ended by a null":
@@ -104,7 +104,7 @@ def test_keys_that_hold_nothing_are_forgotten(which):
             held.append((len(stage.keys), len(stage.emitted), *(len(taker.rows) for taker in stage.takers)))
     # Later keys have longer names.
     assert max(sizes[12:]) <= 1.05 * max(sizes[4:12])
-    assert max(max(each) for each in held) <= 4 * PER_BATCH
+    assert max(max(value) for value in held) <= 4 * PER_BATCH
     assert max(map(sum, held[12:])) <= 1.05 * max(map(sum, held[4:12]))
 
 
@@ -133,8 +133,8 @@ def test_a_key_that_comes_again_is_as_if_it_had_been_kept(which, some, size):
     times = sorted(10 * time if time > 30 else time for time, *_ in some)
     rows = [(t, f"k{k % 5}", t + e, v) for t, (_, k, e, v) in zip(times, some, strict=True)]
     columns = [
-        pa.array(column, each.type)
-        for column, each in zip(zip(*rows, strict=True), COMING.schema, strict=True)
+        pa.array(column, field.type)
+        for column, field in zip(zip(*rows, strict=True), COMING.schema, strict=True)
     ]
     table = pa.Table.from_arrays(columns, schema=COMING.schema)
     query = {**FORGETTING, **REMEMBERING}[which]

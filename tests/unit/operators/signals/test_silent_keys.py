@@ -55,7 +55,7 @@ def batch(rows: list[tuple[int, int, float]]) -> pa.RecordBatch:
 def run(query: pk.Stream) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """The results while rows come, and those at the end."""
     with query.open() as live:
-        early = [row for each in ROWS for made in live.push(batch([each])) for row in made.to_pylist()]
+        early = [row for given in ROWS for made in live.push(batch([given])) for row in made.to_pylist()]
         late = [row for made in live.finish() for row in made.to_pylist()]
     return early, late
 
@@ -99,15 +99,15 @@ def test_a_key_without_samples_of_one_operand_delays_nothing() -> None:
         for time in range(0, 100, 5):
             live.push(events=batch([(time, 1, 1.0)]))
             made += live.push(other=batch([(time, 2, 1.0)]))
-        assert sum(each.num_rows for each in made) >= 8
+        assert sum(table.num_rows for table in made) >= 8
 
 
 def test_a_signal_saved_while_its_rows_have_left_gives_none_twice() -> None:
     query = LEAVING["samples"]
     found = []
     live = query.open()
-    for each in ROWS:
-        found += [row for made in live.push(batch([each])) for row in made.to_pylist()]
+    for given in ROWS:
+        found += [row for made in live.push(batch([given])) for row in made.to_pylist()]
         live = query.open(state=live.state().to_bytes())
     found += [row for made in live.finish() for row in made.to_pylist()]
     assert in_order(found) == in_order(query.collect(batch(ROWS)).to_pylist())

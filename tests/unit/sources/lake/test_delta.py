@@ -176,10 +176,12 @@ def write_log(folder, adds, features=(), physical=None, configuration=None):
         "configuration": configuration or {},
         "createdTime": 0,
     }
-    actions = [{"protocol": protocol}, {"metaData": metadata}, *({"add": each} for each in adds)]
+    actions = [{"protocol": protocol}, {"metaData": metadata}, *({"add": value} for value in adds)]
     log = folder / "_delta_log"
     log.mkdir()
-    (log / f"{0:020}.json").write_text("".join(json.dumps(each) + "\n" for each in actions), encoding="utf-8")
+    (log / f"{0:020}.json").write_text(
+        "".join(json.dumps(action) + "\n" for action in actions), encoding="utf-8"
+    )
 
 
 def add(path, rows, **more):
@@ -211,8 +213,8 @@ def test_rows_that_a_deletion_vector_marks_are_gone(tmp_path, kind):
     left = [place for place in range(20) if place not in gone]
     assert rows_of(tmp_path) == left
     fragments = open_delta(str(tmp_path)).dataset("t").fragments
-    assert [each.rows for each in fragments] == [4, 6, 1]
-    assert all(Fragment.from_json(each.to_json()) == each for each in fragments)
+    assert [fragment.rows for fragment in fragments] == [4, 6, 1]
+    assert all(Fragment.from_json(fragment.to_json()) == fragment for fragment in fragments)
     query = pk.scan(tmp_path, time="t", format="delta").filter(pk.col("v") >= 13)
     assert query.collect()["v"].to_pylist() == [13, 14, 15, 16, 17, 18]
     assert query.metrics.read == len(left)
@@ -226,7 +228,9 @@ def test_any_rows_can_be_gone(tmp_path_factory, gone, size, decoder):
         folder, [{**add(folder / "a.parquet", 30), "deletionVector": inline(gone)}], ["deletionVectors"]
     )
     data = open_delta(str(folder)).dataset("t")
-    parts = [part for each in data.fragments for part in read(each, data.schema, ["v"], decoder=decoder)]
+    parts = [
+        part for fragment in data.fragments for part in read(fragment, data.schema, ["v"], decoder=decoder)
+    ]
     left = [place for place in range(30) if place not in gone]
     assert [value for part in parts for value in part["v"].to_pylist()] == left
     assert data.rows == len(left)

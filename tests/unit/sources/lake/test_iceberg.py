@@ -296,7 +296,7 @@ def test_two_newest_metadata_files_are_an_error_unless_the_hint_names_one(catalo
 
 
 def manifests(table):
-    return [Path(each.manifest_path.removeprefix("file://")) for each in table.current_snapshot().manifests(table.io)]  # fmt: skip
+    return [Path(manifest.manifest_path.removeprefix("file://")) for manifest in table.current_snapshot().manifests(table.io)]  # fmt: skip
 
 
 def test_a_manifest_with_a_length_beyond_its_end_is_an_error_that_names_it(catalog):

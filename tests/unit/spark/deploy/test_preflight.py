@@ -153,6 +153,6 @@ def test_settings_that_harm_streams_are_each_a_warning(monkeypatch: pytest.Monke
     session.given[settings._EMPTY] = "true"
     with pytest.warns(pk.SparkSettingWarning) as caught:
         settings.require_session(session, True, 2)
-    partitions, empty = (str(each.message) for each in caught)
+    partitions, empty = (str(warning_message.message) for warning_message in caught)
     assert partitions.startswith("spark.sql.shuffle.partitions is 200, and 2 tasks run at once")
     assert "verifyCheckpointDirectoryEmptyOnStart is true" in empty

@@ -36,7 +36,7 @@ def test_an_archive_is_packed_once_for_each_target(packed: list[Path]) -> None:
 
 def test_the_oldest_archives_go(packed: list[Path]) -> None:
     made = [ship._packed(PackTarget(f"3.{minor}"), ()) for minor in range(11, 11 + ship.KEPT + 2)]
-    assert [each.is_file() for each in made] == 2 * [False] + ship.KEPT * [True]
+    assert [path.is_file() for path in made] == 2 * [False] + ship.KEPT * [True]
 
 
 def test_a_cache_that_others_can_write_to_is_refused(packed: list[Path], tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_any_choice_gives_the_same_pairs_lazily_and_eagerly(algorithm) -> None:
     run = joiner.open(2)
     found = [run.push_left(left[:50]), run.push_right(right), run.push_left(left[50:]), run.close()]
     assert run.chosen.algorithm == algorithm
-    assert sorted(pair for each in found for pair in listed(each)) == want
+    assert sorted(pair for pairs in found for pair in listed(pairs)) == want
 
 
 def test_each_window_is_opened_with_what_the_one_before_suggests() -> None:
@@ -41,7 +41,7 @@ def test_each_window_is_opened_with_what_the_one_before_suggests() -> None:
         opened.append(run.chosen.algorithm)
         side = np.arange(rows)
         found = [run.push_left(side), run.push_right(side), run.close()]
-        assert sum(len(each[0]) for each in found) == rows
+        assert sum(len(pair[0]) for pair in found) == rows
     assert opened == ["shj_jm", "shj_jm", "mpass", "prj", "shj_jm"]
 
 
@@ -75,4 +75,4 @@ def test_windows_of_any_size_one_after_the_other(pieces) -> None:
             sides[side].extend(piece)
         found.append(run.close())
         want = expected(codes(sides[0]), codes(sides[1]))
-        assert sorted(pair for each in found for pair in listed(each)) == want
+        assert sorted(pair for pairs in found for pair in listed(pairs)) == want

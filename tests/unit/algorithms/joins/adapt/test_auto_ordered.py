@@ -31,7 +31,7 @@ def auto(tree=BY_SIZE, arrival=at_rest) -> AutoInOrder:
 
 
 def paired(pairs) -> list[tuple[int, int]]:
-    return list(zip(*(each.tolist() for each in pairs), strict=True))
+    return list(zip(*(pair.tolist() for pair in pairs), strict=True))
 
 
 def outer(left: np.ndarray, right: np.ndarray) -> list[tuple[int, int]]:

@@ -57,7 +57,7 @@ def test_a_watched_run_gives_what_the_run_inside_gives(name) -> None:
     run, _ = watched(name)
     left, right = codes([3, 1, 3, 2]), codes([2, 3, 3, 9])
     found = [run.push_left(left[:2]), run.push_right(right), run.push_left(left[2:]), run.close()]
-    pairs = sorted(pair for each in found for pair in listed(each))
+    pairs = sorted(pair for batch in found for pair in listed(batch))
     assert pairs == expected(left, right)
     assert run.metrics.pairs == len(pairs)
 

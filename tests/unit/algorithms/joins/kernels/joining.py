@@ -59,7 +59,9 @@ def compared(name: str, spec: JoinSpec) -> Call:
 
 
 def only_parameters(kernel: Kernel, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {each.name: values[each.name] for each in kernel.params if _needed(each, values)}
+    return {
+        parameter.name: values[parameter.name] for parameter in kernel.params if _needed(parameter, values)
+    }
 
 
 def _needed(parameter: Any, values: Mapping[str, Any]) -> bool:
@@ -94,7 +96,7 @@ def eagerly(
     count = sum(counting.push(side, piece) for side, piece in arrivals) + counting.finish()
     found = [pairing.push(side, piece) for side, piece in arrivals]
     found.append(pairing.close())
-    return count, sorted(pair for each in found for pair in listed(each))
+    return count, sorted(pair for pairs in found for pair in listed(pairs))
 
 
 def expected(left: np.ndarray, right: np.ndarray) -> list[tuple[int, int]]:

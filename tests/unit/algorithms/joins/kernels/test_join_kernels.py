@@ -172,7 +172,7 @@ def test_threads_in_any_order_fill_a_shared_table_alike() -> None:
 
 
 def test_the_tree_of_a_merge_lies_on_the_stack() -> None:
-    assert sum((each.length or 0) * 8 for each in build("merge_many", JoinSpec()).locals) == 16 * MOST_RUNS
+    assert sum((local.length or 0) * 8 for local in build("merge_many", JoinSpec()).locals) == 16 * MOST_RUNS
 
 
 @pytest.mark.parametrize(("window", "threads"), CASES)

@@ -65,7 +65,7 @@ def assert_close(found: pa.Table, wanted: pa.Table) -> None:
     """Compare values at the starts of either side: floats that differ a little part neighbours, or join them."""
     keys = set(found["k"].to_pylist()) | set(wanted["k"].to_pylist())
     for key in keys:
-        ours, theirs = (each.filter(pa.compute.equal(each["k"], key)) for each in (found, wanted))
+        ours, theirs = (row.filter(pa.compute.equal(row["k"], key)) for row in (found, wanted))
         times = np.union1d(ours["start"].to_numpy(), theirs["start"].to_numpy())
         for name in found.column_names[3:]:
             left, right = _at(ours, name, times), _at(theirs, name, times)

@@ -36,7 +36,9 @@ def interpreted(kernel: Kernel) -> Call:
 
 def prepared(signal) -> tuple[Program, Dense]:
     program, streams = signal.graph.program(signal.name)
-    return program, dense(program, [(schema_of(each.raw_plan), time_of(each.raw_plan)) for each in streams])
+    return program, dense(
+        program, [(schema_of(stream.raw_plan), time_of(stream.raw_plan)) for stream in streams]
+    )
 
 
 def evaluator(made: Dense, backend: Callable[[Kernel], Call] = quick, threads: int = 1) -> DenseSignals:
@@ -49,9 +51,9 @@ def samples_of(tables: Sequence[pa.Table]) -> list[InputSamples]:
 
 def results(run: DenseSignals, samples: Sequence[InputSamples], cuts: Sequence[int] = ()) -> dict[str, list]:
     """All values of the output, computed in pieces."""
-    lo, hi = run.span(max(each.total for each in samples))
-    edges = [lo, *sorted({cut for each in cuts if lo < (cut := run._down(each)) < hi}), hi]
-    found: dict[str, list] = {each.name: [] for each in run.program.outputs}
+    lo, hi = run.span(max(sample.total for sample in samples))
+    edges = [lo, *sorted({cut for value in cuts if lo < (cut := run._down(value)) < hi}), hi]
+    found: dict[str, list] = {output.name: [] for output in run.program.outputs}
     for begin, end in itertools.pairwise(edges):
         for name, column in zip(found, run.evaluate(samples, begin, end), strict=True):
             there = column.valid if column.nulls else np.ones(len(column.values), np.uint8)
@@ -76,18 +78,18 @@ def defined(
     """The same by the definition, at all positions or at some `only`."""
     clock = made.positions.time
     samples = {}
-    for each in program.objects:
-        if isinstance(each.body, Sampled):
-            rows = tables[int(each.body.input)].to_pylist()
-            (field,) = each.body.fields
+    for this in program.objects:
+        if isinstance(this.body, Sampled):
+            rows = tables[int(this.body.input)].to_pylist()
+            (field,) = this.body.fields
             column = field.expr.name
-            samples[each.name] = [
+            samples[this.name] = [
                 SignalSample(clock.start + i * clock.period, None, {field.name: row[column]})
                 for i, row in enumerate(rows)
             ]
     signals = KeySignals(program, samples)
-    found: dict[str, list] = {each.name: [] for each in run.program.outputs}
-    instants = times(program, made, run, max(len(each) for each in tables))
+    found: dict[str, list] = {output.name: [] for output in run.program.outputs}
+    instants = times(program, made, run, max(len(table) for table in tables))
     for t in instants[:: 1 if only is None else max(1, len(instants) // only)]:
         for name, value in signals.value(program.output, t).items():
             found[name].append(value)

@@ -28,8 +28,8 @@ def test_windows_are_needed_as_a_whole(need: Need, step: int, start: int, count:
 @given(NEEDS, NEEDS, st.integers(100, 200), st.integers(0, 50))
 def test_either_need_is_met_by_both_together(a: Need, b: Need, start: int, count: int) -> None:
     both = span(a | b, start, start + count)
-    for each in (a, b):
-        first, stop = span(each, start, start + count)
+    for need in (a, b):
+        first, stop = span(need, start, start + count)
         assert both[0] <= first and both[1] >= stop
 
 

@@ -112,7 +112,7 @@ def signals(draw: st.DrawFn):
 
 def fits(made, tables: list[pa.Table]) -> bool:
     program, streams = made.graph.program(made.name)
-    inputs = [(schema_of(each.raw_plan), time_of(each.raw_plan)) for each in streams]
+    inputs = [(schema_of(stream.raw_plan), time_of(stream.raw_plan)) for stream in streams]
     if why_not(program, inputs) is not None:
         return False
     return min(map(len, tables)) >= prepared(made)[1].shortest
@@ -135,7 +135,7 @@ def test_the_loop_interpreter_gives_the_same_without_leaving_a_buffer(case) -> N
 
 
 def bits(found: dict[str, list]) -> dict[str, list[str]]:
-    return {name: [repr(each) for each in values] for name, values in found.items()}
+    return {name: [repr(value) for value in values] for name, values in found.items()}
 
 
 def noisy(n: int, seed: int = 3) -> pa.Table:
@@ -174,7 +174,7 @@ def test_no_cut_and_no_number_of_threads_changes_a_bit(name: str, monkeypatch: p
         assert bits(results(evaluator(dense, threads=threads), samples)) == whole
 
 
-@pytest.mark.parametrize("name", [each for each in LONG if each not in ("resampled", "filter")])
+@pytest.mark.parametrize("name", [name for name in LONG if name not in ("resampled", "filter")])
 def test_positions_far_from_any_edge_agree_with_the_definition(name: str) -> None:
     """On a few positions only: the definition takes its time."""
     rng = np.random.default_rng(9)
@@ -196,7 +196,7 @@ def test_infinities_and_nan_leave_a_window_as_they_entered_it() -> None:
     values = [1.0, math.inf, 2.0, math.nan, -math.inf, 3.0, 4.0, 5.0, 6.0, 7.0] + [1.0] * 300
     data = table(values)
     found = results(evaluator(prepared(signal(data).rolling(3).sum())[1]), samples_of([data]))["value"]
-    assert [repr(each) for each in found[:9]] == [
+    assert [repr(value) for value in found[:9]] == [
         "1.0",
         "inf",
         "inf",
@@ -249,7 +249,9 @@ def test_a_sum_that_does_not_fit_is_an_error_and_not_a_wrong_number() -> None:
 def test_what_does_not_fit_is_told_with_the_reason(made, reason: str) -> None:
     signal_of = made(signal(table([1.0, 2.0]), 4))
     program, streams = signal_of.graph.program(signal_of.name)
-    reported = why_not(program, [(schema_of(each.raw_plan), time_of(each.raw_plan)) for each in streams])
+    reported = why_not(
+        program, [(schema_of(stream.raw_plan), time_of(stream.raw_plan)) for stream in streams]
+    )
     assert reported is not None and reason in reported
 
 
@@ -277,7 +279,7 @@ def test_a_feedback_goes_on_from_batch_to_batch() -> None:
         there = column.valid if column.nulls else np.ones(len(column.values))
         found += [v if ok else None for v, ok in zip(column.values.tolist(), there, strict=True)]
         lo = hi
-    assert [repr(each) for each in found] == whole
+    assert [repr(value) for value in found] == whole
 
 
 def test_windows_without_a_value_are_not_counted() -> None:
