@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.algorithms.kernel_factory import Backend, KernelFactory, once
 from penstock.analysis.coarse_times import coarse_times
-from penstock.analysis.order import sees_order
+from penstock.analysis.order import depends_on_order
 from penstock.analysis.scan_predicates import scan_predicates
 from penstock.expr.nodes import Expr
 from penstock.ir import joins as jn
@@ -91,7 +91,7 @@ class Compiled:
     @cached_property
     def ordered(self) -> bool:
         """Whether the result may depend on the order of rows with equal time."""
-        return any(sees_order(obj.body) for obj in self.program.objects)
+        return any(depends_on_order(obj.body) for obj in self.program.objects)
 
     @cached_property
     def predicates(self) -> dict[str, Expr]:

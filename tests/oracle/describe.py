@@ -200,17 +200,17 @@ def promises_order(query: Query) -> bool:
             return False
 
 
-def sees_order(query: Query) -> bool:
+def depends_on_order(query: Query) -> bool:
     """Tell whether rows of equal time can be told apart by their position (only Distinct does)."""
     match query:
         case Source():
             return False
         case Union(left=left, right=right):
-            return sees_order(left) or sees_order(right)
+            return depends_on_order(left) or depends_on_order(right)
         case Distinct(subset=subset) if subset is not None:
             return True
         case _:
-            return sees_order(query.input)
+            return depends_on_order(query.input)
 
 
 def size_of(query: Query) -> int:

@@ -90,7 +90,7 @@ def test_any_chunking_of_a_table_gives_the_same_answer(case: Case, data: st.Data
 @effort(40)
 @given(case=any_queries(), seed=st.integers(0, 2**32))
 def test_any_order_of_arrival_gives_the_same_answer(case: Case, seed: int) -> None:
-    assume(not d.sees_order(case.query))
+    assume(not d.depends_on_order(case.query))
     expected = _expected(case)
     tables = {dataset.name: _shuffled(dataset, seed) for dataset in case.datasets}
     assert_answer(expected, collected(_with_tables(case, tables)), "permuted", d.promises_order(case.query))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
-from penstock.analysis.order import sees_order
+from penstock.analysis.order import depends_on_order
 from penstock.expr.nodes import Expr, columns_of
 from penstock.ir.nodes import Input, Object, Program, Reduce, sources_of
 from penstock.types.windows import Steps, TimeWindow
@@ -36,7 +36,7 @@ def _steps(this: Object, program: Program) -> Steps | None:
     readers = [obj.body for obj in program.objects if this.name in sources_of(obj.body)]
     match readers:
         case [Reduce(domain=TimeWindow(size=size, every=every, offset=offset)) as window] if not (
-            this.time.implied or sees_order(window) or this.time.column in _read(window)
+            this.time.implied or depends_on_order(window) or this.time.column in _read(window)
         ):
             return Steps(this.time.column, gcd(size, every), offset)
         case _:

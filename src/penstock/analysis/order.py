@@ -24,7 +24,7 @@ from penstock.ir.nodes import (
 from penstock.types.windows import Count
 
 
-def sees_order(body: Body) -> bool:
+def depends_on_order(body: Body) -> bool:
     """Return whether an object's result can depend on the order of samples of equal time."""
     match body:
         case Distinct() | Top() | Apply() | Signals() | Asof():
@@ -61,14 +61,14 @@ def _seen_by(this: Object, keys: frozenset[str] | None, program: Program) -> boo
         case Samples(fields=fields):
             return _seen(this.name, _passed(keys, fields), program)
         case Reduce() | Apply() as body:
-            return sees_order(body) and not _apart(body, keys)
+            return depends_on_order(body) and not _apart(body, keys)
         case Attach(fields=fields) | Lookback(fields=fields) as body:
-            here = sees_order(body) and not _apart(body, keys)
+            here = depends_on_order(body) and not _apart(body, keys)
             return here or _seen(this.name, _passed(keys, fields), program)
         case Join() | Asof() | RollingJoin() as body:  # a join may repeat a sample
-            return sees_order(body) or _seen(this.name, None, program)
+            return depends_on_order(body) or _seen(this.name, None, program)
         case body:
-            return sees_order(body) or _seen(this.name, keys, program)
+            return depends_on_order(body) or _seen(this.name, keys, program)
 
 
 def _passed(keys: frozenset[str] | None, fields: Iterable[Field]) -> frozenset[str] | None:

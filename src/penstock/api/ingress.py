@@ -179,15 +179,15 @@ def _latest(given: Arrived, source: Source) -> int | None:
     return int(ticks_of(times).max()) if len(times) else None
 
 
-def following(gates: Mapping[str, Ingress], now: int) -> list[pa.RecordBatch]:
+def following(ingresses: Mapping[str, Ingress], now: int) -> list[pa.RecordBatch]:
     """Advance the watermarks of idle streams to those of the others, so that they do not hold them back."""
-    silent = [gate for gate in gates.values() if gate.silent(now)]
-    awake = [gate for gate in gates.values() if not gate.silent(now)]
+    silent = [ingress for ingress in ingresses.values() if ingress.silent(now)]
+    awake = [ingress for ingress in ingresses.values() if not ingress.silent(now)]
     made = []
-    for gate in silent:
-        others = [other.watermark for other in awake if other.source.time.unit == gate.source.time.unit]
-        if others and min(others) > gate.watermark:
-            made += gate.session.advance(min(others), gate.source.name)
+    for ingress in silent:
+        others = [other.watermark for other in awake if other.source.time.unit == ingress.source.time.unit]
+        if others and min(others) > ingress.watermark:
+            made += ingress.session.advance(min(others), ingress.source.name)
     return made
 
 

@@ -87,7 +87,7 @@ class Live(Savable):
         if state is not None:
             self._session.load(as_state(state).tables(self._compiled.signature))
         fill_tables(stream, self._session)
-        self._gates = {
+        self._ingresses = {
             name: Ingress(
                 source,
                 self._compiled.columns[name],
@@ -99,7 +99,7 @@ class Live(Savable):
         self._histories: dict[str, Backfill] = {}
         self._owed: list[pa.RecordBatch] = []
         self._warned = self._warned_of_malformed = False
-        self._sole = next(iter(self._gates.values())) if len(self._gates) == 1 else None
+        self._sole = next(iter(self._ingresses.values())) if len(self._ingresses) == 1 else None
         self._timed = any(source.edges.moves_with_clock for source in self._sources.values())
         self.metrics.measure = _measure(ref(self))
 
@@ -154,20 +154,20 @@ class Live(Savable):
 
     def admit(self, name: str, data: Any) -> list[pa.RecordBatch]:
         """Convert rows of a stream to batches of the needed columns, small ones joined. Any thread may call this."""
-        gate, history = self._gates[name], self._histories.get(name)
-        convert = gate.conform if history is None else history.conformed
-        return [convert(part) for part in _parts(data, gate)]
+        ingress, history = self._ingresses[name], self._histories.get(name)
+        convert = ingress.conform if history is None else history.conformed
+        return [convert(part) for part in _parts(data, ingress)]
 
     def stamp(self, name: str, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Add the time of arrival; calls must follow the order of arrival."""
-        return self._gates[name].stamp(batch)
+        return self._ingresses[name].stamp(batch)
 
     def stamps(self) -> dict[str, int]:
         """The arrival time of a row that arrives now, for streams that are stamped."""
         return {
-            name: gate.arrival_time()
-            for name, gate in self._gates.items()
-            if gate.source.edges.arrival is not None
+            name: ingress.arrival_time()
+            for name, ingress in self._ingresses.items()
+            if ingress.source.edges.arrival is not None
         }
 
     @property
@@ -202,8 +202,12 @@ class Live(Savable):
         return made
 
     def _put(self, name: str, batch: pa.RecordBatch, now: int) -> list[pa.RecordBatch]:
-        gate, history = self._gates[name], self._histories.get(name)
-        return gate.put(batch, now) if history is None else gate.take(history.following(Arrived(batch)), now)
+        ingress, history = self._ingresses[name], self._histories.get(name)
+        return (
+            ingress.put(batch, now)
+            if history is None
+            else ingress.take(history.following(Arrived(batch)), now)
+        )
 
     def warn(self) -> None:
         """Warn once of late rows, and once of malformed rows, on streams without options for them."""
@@ -228,11 +232,11 @@ class Live(Savable):
             warnings.warn(late_rows_message(late, self.metrics.read), LateRowsWarning, outside_level())
 
     def _push(self, name: str, data: Any) -> list[pa.RecordBatch]:
-        gate, history, now = self._gates[name], self._histories.get(name), self._now()
+        ingress, history, now = self._ingresses[name], self._histories.get(name), self._now()
         if history is None:
-            return [made for part in _parts(data, gate) for made in gate.push(part, now)]
-        arrived = (history.following(Arrived(history.conformed(part))) for part in _parts(data, gate))
-        return [made for arrival in arrived for made in gate.take(arrival, now)]
+            return [made for part in _parts(data, ingress) for made in ingress.push(part, now)]
+        arrived = (history.following(Arrived(history.conformed(part))) for part in _parts(data, ingress))
+        return [made for arrival in arrived for made in ingress.take(arrival, now)]
 
     @_alone
     def follow(self, name: str, history: Backfill, read: bool) -> None:
@@ -256,7 +260,7 @@ class Live(Savable):
         if isinstance(given, pa.RecordBatch):
             return self._timely(self._push(name, given), arrived)
         self._timed = True  # splits may be idle
-        return self._timely(self._gates[name].take(given, self._now()), arrived)
+        return self._timely(self._ingresses[name].take(given, self._now()), arrived)
 
     @_alone
     def wait(self) -> list[pa.RecordBatch]:
@@ -269,8 +273,12 @@ class Live(Savable):
     def _moved(self, stamps: Mapping[str, int] | None = None) -> list[pa.RecordBatch]:
         """Advance the watermark to the clock, and past idle streams."""
         now, known = self._now(), stamps or {}
-        made = [made for name, gate in self._gates.items() for made in gate.advance(now, known.get(name))]
-        return made + following(self._gates, now)
+        made = [
+            made
+            for name, ingress in self._ingresses.items()
+            for made in ingress.advance(now, known.get(name))
+        ]
+        return made + following(self._ingresses, now)
 
     def _now(self) -> int:
         return round(self._clock.now() * 1e6)
@@ -302,15 +310,15 @@ class Live(Savable):
     ) -> Writer:
         """Return a writer that passes the name of its stream, its schema and its rows to a function."""
         name = self._sole.source.name if stream is None and self._sole is not None else stream
-        if name not in self._gates:
+        if name not in self._ingresses:
             raise BindingError(
-                f"writer(stream=) names the stream to write to, one of {', '.join(map(repr, self._gates))}"
+                f"writer(stream=) names the stream to write to, one of {', '.join(map(repr, self._ingresses))}"
             )
-        gate = self._gates[name]
+        ingress = self._ingresses[name]
         whole_rows = name in self._histories
-        needed = gate.source.given if whole_rows else gate.needed
+        needed = ingress.source.given if whole_rows else ingress.needed
         schema = writable(
-            pa.schema([field for field in needed if field.name in gate.source.given.names]), name
+            pa.schema([field for field in needed if field.name in ingress.source.given.names]), name
         )
         return Writer(schema, whole(capacity, "capacity", 1), partial(commit, name, schema))
 
@@ -319,7 +327,7 @@ class Live(Savable):
         arrived = self._clock.now()
         block = Block.of(schema, rows)
         block.append(rows, *columns)
-        batch = self._gates[name].stamp(block.batch(0, rows))
+        batch = self._ingresses[name].stamp(block.batch(0, rows))
         return self._timely(self._put(name, batch, self._now()), arrived)
 
     @_alone
@@ -363,12 +371,12 @@ def _measure(live: ref[Live]) -> Callable[[], dict[str, StateSize]]:
     return measure
 
 
-def _parts(data: Any, gate: Ingress) -> Iterable[pa.RecordBatch]:
+def _parts(data: Any, ingress: Ingress) -> Iterable[pa.RecordBatch]:
     """Return a batch as it is, other data as batches; small ones are joined, as one task."""
     if isinstance(data, pa.RecordBatch):
         return (data,)
     if is_rows(data):
-        return (batch_of(data, gate.source.given, f"a batch of stream {gate.source.name!r}"),)
+        return (batch_of(data, ingress.source.given, f"a batch of stream {ingress.source.name!r}"),)
     return gathered(as_bound(data).batches(), singly=0)
 
 

@@ -29,7 +29,7 @@ _STATE_SHARE = 0.05  # share of time for measuring the state
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class Snapshot:
     """One sample of the metrics. Counts are totals; `rate` covers the time since the previous sample."""
 
     counts: pk.Metrics
@@ -76,7 +76,7 @@ class Watch:
     def __post_init__(self) -> None:
         self._seen = self.now(), 0
 
-    def glances(self, every: float = _EVERY) -> Iterator[tuple[Sequence[pa.RecordBatch], Glance | None]]:
+    def snapshots(self, every: float = _EVERY) -> Iterator[tuple[Sequence[pa.RecordBatch], Snapshot | None]]:
         """Run, and yield the results of each batch, with a sample when one is due and one at the end."""
         took = 0.0
         begun = self.now()
@@ -85,19 +85,19 @@ class Watch:
             took = max(took, ended - begun) if made else took
             self.latest = next((batch for batch in reversed(made) if batch.num_rows), self.latest)
             due = ended - self._seen[0] >= every
-            yield made, self._glance(took, ended) if due else None
+            yield made, self._snapshot(took, ended) if due else None
             took = 0.0 if due else took
             begun = self.now()
-        yield (), self._glance(took, self.now())
+        yield (), self._snapshot(took, self.now())
 
-    def _glance(self, took: float, now: float) -> Glance:
+    def _snapshot(self, took: float, now: float) -> Snapshot:
         before, read = self._seen
         counts = self.run.metrics
         self._seen = now, counts.read
         rate = (counts.read - read) / (now - before) if now > before else 0.0
         mark = self.run.watermark
         text, lag = mark_and_lag(mark, self.clock, self.wall())
-        return Glance(counts, rate, text, lag, self._state_bytes(now), took)
+        return Snapshot(counts, rate, text, lag, self._state_bytes(now), took)
 
     def _state_bytes(self, now: float) -> int | None:
         """Measure the state, within a fixed share of the running time."""
@@ -148,19 +148,19 @@ def _bytes(many: float) -> str:
     return f"{many:,.1f} GB"
 
 
-def as_line(glance: Glance) -> str:
+def as_line(snapshot: Snapshot) -> str:
     """Format a sample as one line.
 
-    >>> as_line(Glance(pk.Metrics(read=5), 2.0, "7", "-", 1500, 0.002))
+    >>> as_line(Snapshot(pk.Metrics(read=5), 2.0, "7", "-", 1500, 0.002))
     'rows/s 2  lag -  watermark 7  state 1.5 kB  late 0  bad 0  batch 2.0 ms  read 5  results 0'
     """
-    return "  ".join(f"{name} {value}" for name, value in glance.figures().items())
+    return "  ".join(f"{name} {value}" for name, value in snapshot.figures().items())
 
 
-def as_view(glance: Glance, latest: pa.RecordBatch | None, limit: int) -> Group:
+def as_view(snapshot: Snapshot, latest: pa.RecordBatch | None, limit: int) -> Group:
     """Render a sample and the last results."""
     view = Table(show_edge=False, pad_edge=False)
-    figures = glance.figures()
+    figures = snapshot.figures()
     for name in figures:
         view.add_column(name, justify="right")
     view.add_row(*map(Text, figures.values()))
@@ -192,11 +192,11 @@ class Watched(Protocol):
 
 def show(watch: Watch, console: Console, output: Path | None, limit: int) -> None:
     """Display samples until the run ends or is interrupted."""
-    show_glances(watch.glances(), watch, console, output, limit)
+    show_snapshots(watch.snapshots(), watch, console, output, limit)
 
 
-def show_glances(
-    glances: Iterable[tuple[Sequence[pa.RecordBatch], Glance | None]],
+def show_snapshots(
+    snapshots: Iterable[tuple[Sequence[pa.RecordBatch], Snapshot | None]],
     watch: Watched,
     console: Console,
     output: Path | None,
@@ -207,12 +207,12 @@ def show_glances(
     context: AbstractContextManager[Any] = nullcontext() if live is None else live
     try:
         with context:
-            for made, glance in glances:
+            for made, snapshot in snapshots:
                 _kept(made, output)
-                if glance is not None and live is None:
-                    console.print(as_line(glance), markup=False, highlight=False, soft_wrap=True)
-                elif glance is not None and live is not None:
-                    live.update(as_view(glance, watch.latest, limit), refresh=True)
+                if snapshot is not None and live is None:
+                    console.print(as_line(snapshot), markup=False, highlight=False, soft_wrap=True)
+                elif snapshot is not None and live is not None:
+                    live.update(as_view(snapshot, watch.latest, limit), refresh=True)
     except KeyboardInterrupt:
         console.print("stopped", style="dim")
 

@@ -14,7 +14,7 @@ from rich.console import Console
 import penstock as pk
 from penstock.cli.guard import CommandError
 from penstock.cli.load import load_query
-from penstock.cli.watch import Glance, mark_and_lag, show_glances
+from penstock.cli.watch import Snapshot, mark_and_lag, show_snapshots
 from penstock.plan.schema import sources_of
 from penstock.types.time import Time
 
@@ -37,16 +37,16 @@ class SparkWatch:
     def __post_init__(self) -> None:
         self._seen = self.now(), 0
 
-    def glances(self, every: float = 1.0) -> Iterator[tuple[Sequence[pa.RecordBatch], Glance | None]]:
+    def snapshots(self, every: float = 1.0) -> Iterator[tuple[Sequence[pa.RecordBatch], Snapshot | None]]:
         """Yield a sample every `every` seconds, and one at the end. An error of the query is raised."""
         while self.query.isActive:
             self.sleep(every)
-            yield (), self.glance()
+            yield (), self.snapshot()
         problem = pk.streaming_problem(self.query)
         if problem is not None:
             raise problem
         self._hear_out()
-        yield (), self.glance()
+        yield (), self.snapshot()
 
     def _hear_out(self) -> None:
         """Poll for the events of the last batches, which may arrive after the end."""
@@ -55,7 +55,7 @@ class SparkWatch:
                 return
             self.sleep(_WAIT)
 
-    def glance(self) -> Glance:
+    def snapshot(self) -> Snapshot:
         """Take one sample."""
         found = self.heard.totals(str(self.query.id))
         names = ("read", "accepted", "late", "malformed", "filtered", "emitted", "batches", "partly_late")
@@ -66,7 +66,7 @@ class SparkWatch:
         text, lag = mark_and_lag(found.get("watermark"), self.clock, self.wall())
         last = self.query.lastProgress
         took = 0.0 if last is None else last.batchDuration / 1000
-        return Glance(counts, rate, text, lag, found.get("state_bytes"), took)
+        return Snapshot(counts, rate, text, lag, found.get("state_bytes"), took)
 
 
 def watch_on_spark(
@@ -84,7 +84,7 @@ def watch_on_spark(
     started = timed.foreachBatch(sink).start()
     try:
         watch = SparkWatch(started, heard, sources_of(query.plan)[0].time)
-        show_glances(watch.glances(), watch, Console(), None, 0)
+        show_snapshots(watch.snapshots(), watch, Console(), None, 0)
     finally:
         started.stop()
 

@@ -37,16 +37,16 @@ def windows_of(domain: Window, groups: Mapping[_Key, Sequence[Timed]]) -> dict[_
     """
     match domain:
         case Session(gap=gap):
-            return _each(groups, lambda rows: _sessions(rows, gap))
+            return _windows_by_key(groups, lambda rows: _sessions(rows, gap))
         case Count():
-            return _each(groups, lambda rows: _counted(rows, domain))
+            return _windows_by_key(groups, lambda rows: _counted(rows, domain))
         case Unbounded():
             return _whole(groups)
         case _:
-            return _each(groups, lambda rows: _placed(rows, domain))
+            return _windows_by_key(groups, lambda rows: _placed(rows, domain))
 
 
-def _each(
+def _windows_by_key(
     groups: Mapping[_Key, Sequence[Timed]], cut: Callable[[Sequence[Timed]], Members]
 ) -> dict[_Key, Members]:
     return {key: cut(rows) for key, rows in groups.items()}

@@ -15,7 +15,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from penstock.analysis.graph import without_unread
-from penstock.analysis.order import sees_order
+from penstock.analysis.order import depends_on_order
 from penstock.expr.nodes import Column, Expr, Field, columns_of
 from penstock.ir.joins import Asof, Join, Joined, RollingJoin, Table
 from penstock.ir.nodes import (
@@ -186,7 +186,7 @@ def _reduction_needs(reduction: Reduction) -> frozenset[str]:
 
 def _order_needs(body: Windowed, source: Object) -> frozenset[str]:
     """Return the time column if the order of samples in a carried window matters."""
-    return frozenset({source.time.column} & set(source.schema.names)) if sees_order(body) else _NONE
+    return frozenset({source.time.column} & set(source.schema.names)) if depends_on_order(body) else _NONE
 
 
 def _carried(body: Windowed) -> bool:
@@ -199,7 +199,9 @@ def _read(*exprs: Expr | None) -> frozenset[str]:
 
 def _depends_on_order(program: Program) -> bool:
     """Return whether a result, or the order of its rows, can depend on the order of rows of equal time."""
-    return any(sees_order(obj.body) for obj in program.objects) or _order_is_given(program.output, program)
+    return any(depends_on_order(obj.body) for obj in program.objects) or _order_is_given(
+        program.output, program
+    )
 
 
 def _order_is_given(name: str, program: Program) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from penstock.analysis.boundaries import Finite, boundaries
 from penstock.analysis.carry_in import Carry, carry_in, without_carry
-from penstock.analysis.order import sees_order
+from penstock.analysis.order import depends_on_order
 from penstock.analysis.panes import in_panes
 from penstock.analysis.partition_keys import Undivided, looks_up, partition_keys
 from penstock.analysis.slice_boundaries import Counts, Sessions, slice_borders
@@ -105,7 +105,7 @@ def possible(program: ir.Program) -> Possible:
         slices=slice_borders(program) or _halo(program),
         fragments=_first_windows(program),
         keys=keys.reason if isinstance(keys, Undivided) else keys,
-        ordered=any(sees_order(obj.body) for obj in program.objects),
+        ordered=any(depends_on_order(obj.body) for obj in program.objects),
     )
 
 

@@ -62,10 +62,10 @@ class BufferPool:
 class _Lease:
     """The owner of an array's block; its deletion releases the block into the pool."""
 
-    __slots__ = ("__array_interface__", "block", "shelf")
+    __slots__ = ("__array_interface__", "block", "pool")
 
-    def __init__(self, shelf: BufferPool, size: int) -> None:
-        self.shelf, self.block = shelf, shelf.take(size + PAGE)
+    def __init__(self, pool: BufferPool, size: int) -> None:
+        self.pool, self.block = pool, pool.take(size + PAGE)
         self.__array_interface__ = {
             "shape": (size,),
             "typestr": "|u1",
@@ -74,12 +74,12 @@ class _Lease:
         }
 
     def __del__(self) -> None:
-        self.shelf.give(self.block)
+        self.pool.give(self.block)
 
 
 _POOL = BufferPool()
 
 
-def block_of(size: int, shelf: BufferPool = _POOL) -> np.ndarray:
+def block_of(size: int, pool: BufferPool = _POOL) -> np.ndarray:
     """Allocate `size` bytes with undefined contents, in a block that returns to the pool with its last view."""
-    return np.asarray(_Lease(shelf, size))
+    return np.asarray(_Lease(pool, size))

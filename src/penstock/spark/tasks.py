@@ -188,11 +188,11 @@ class Send:
                 sessions[row.stream] = self.senders[row.stream][0].open()
             plain = StreamRows(row.stream, row.batches, row.first_row)
             made = list(run_through(sessions[row.stream], [plain]))
-            payloads = list(self._parcels(task, number, row.stream, made))
+            payloads = list(self._payloads(task, number, row.stream, made))
             number += len(payloads)
             yield from packed(payloads)
 
-    def _parcels(
+    def _payloads(
         self, task: int, number: int, stream: str, batches: list[pa.RecordBatch]
     ) -> Iterator[ShufflePayload]:
         keys = self.senders[stream][1]

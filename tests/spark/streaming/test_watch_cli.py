@@ -41,7 +41,7 @@ def test_glances_are_made_of_what_batches_counted() -> None:
     going = iter([True, True, False])
 
     class Query:
-        """Goes on for two glances."""
+        """Goes on for two snapshots."""
 
         id = "an id"
         lastProgress: Any = None
@@ -62,7 +62,7 @@ def test_glances_are_made_of_what_batches_counted() -> None:
     times = iter(range(100))
     clock = Time("t", pa.timestamp("ms"), "ms")
     watch = SparkWatch(watched, heard, clock, lambda: float(next(times)), lambda: 10.0, sleep)
-    lines = [as_line(glance) for _, glance in watch.glances() if glance is not None]
+    lines = [as_line(snapshot) for _, snapshot in watch.snapshots() if snapshot is not None]
     assert lines[0].startswith(
         "rows/s 10  lag 6.0 s  watermark 1970-01-01 00:00:04.000  state 1.5 kB  late 1  bad 2"
     )
@@ -81,8 +81,8 @@ def test_the_last_glance_waits_for_word_of_the_last_batch() -> None:
         heard.onQueryTerminated(word)
 
     clock = Time("t", pa.timestamp("ms"), "ms")
-    (glance,) = (value for _, value in SparkWatch(ended, heard, clock, sleep=sleep).glances() if value)
-    assert as_line(glance).endswith("read 10  results 3")
+    (snapshot,) = (value for _, value in SparkWatch(ended, heard, clock, sleep=sleep).snapshots() if value)
+    assert as_line(snapshot).endswith("read 10  results 3")
 
 
 def test_flags_that_do_not_go_together_are_refused(tmp_path: Path) -> None:

@@ -48,9 +48,9 @@ def watched(step: float = 0.4) -> Watch:
 
 
 def test_glances_tell_what_has_become_of_rows_and_how_far_behind_the_clock_time_is() -> None:
-    glances = [glance for _, glance in watched().glances(0.1) if glance is not None]
-    assert [glance.counts.read for glance in glances][-1] == 6
-    lines = [as_line(glance).split("  ") for glance in glances]
+    snapshots = [snapshot for _, snapshot in watched().snapshots(0.1) if snapshot is not None]
+    assert [snapshot.counts.read for snapshot in snapshots][-1] == 6
+    lines = [as_line(snapshot).split("  ") for snapshot in snapshots]
     assert lines[0][1:3] == ["lag 28.0 s", "watermark 1970-01-01 00:00:02.000"]
     assert "late 1" in lines[2]
     assert "bad 1" in lines[2]
@@ -61,9 +61,9 @@ def test_glances_tell_what_has_become_of_rows_and_how_far_behind_the_clock_time_
 
 def test_rates_are_those_since_the_last_glance_and_glances_are_not_more_often_than_asked() -> None:
     watch = watched(0.5)
-    found = [glance for _, glance in watch.glances(1.9) if glance is not None]
+    found = [snapshot for _, snapshot in watch.snapshots(1.9) if snapshot is not None]
     assert len(found) == 3  # one of them at the end
-    assert all(glance.rate >= 0 for glance in found)
+    assert all(snapshot.rate >= 0 for snapshot in found)
     assert found[0].rate == 4 / 2.0
 
 

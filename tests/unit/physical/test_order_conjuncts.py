@@ -21,10 +21,10 @@ def profile_of(passes: list[np.ndarray]) -> Profile:
     """The profile of rows of which each conjunct passes some."""
     counted = passes[:MASKED]
     sets = sum(
-        (each.astype(np.int64) << place for place, each in enumerate(counted)), np.zeros(ROWS, np.int64)
+        (bits.astype(np.int64) << place for place, bits in enumerate(counted)), np.zeros(ROWS, np.int64)
     )
     masks = np.bincount(sets, minlength=1 << len(counted))
-    alone = tuple(Passed(int(each.sum()), 0) for each in passes)
+    alone = tuple(Passed(int(passed.sum()), 0) for passed in passes)
     return Profile(ROWS, alone, tuple(masks.tolist()))
 
 

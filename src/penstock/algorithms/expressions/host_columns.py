@@ -96,7 +96,7 @@ class HostColumns:
         return () if whole or self._stays(expr) else ex.children(expr)
 
     def _stays(self, expr: ex.Expr) -> bool:
-        return _compares_text(expr, self.source) or _asks_null(expr)
+        return _compares_text(expr, self.source) or _is_null_test(expr)
 
     def _value(self, expr: ex.Expr) -> ex.Expr:
         if not _fits(expr, self.source):
@@ -135,7 +135,7 @@ def _fits(expr: ex.Expr, schema: pa.Schema) -> bool:
     """Whether a kernel supports this node, regardless of its subexpressions."""
     if isinstance(expr, ex.Column | ex.Reduced):
         return True
-    if _compares_text(expr, schema) or _asks_null(expr):
+    if _compares_text(expr, schema) or _is_null_test(expr):
         return True
     types = [type_of(node, schema) for node in (expr, *ex.children(expr))]
     if any(machine_type(dtype) is None for dtype in types):
@@ -148,7 +148,7 @@ def _fits(expr: ex.Expr, schema: pa.Schema) -> bool:
     return expr.function in CALLS and zone in (None, "UTC", "Etc/UTC", "+00:00")
 
 
-def _asks_null(expr: ex.Expr) -> bool:
+def _is_null_test(expr: ex.Expr) -> bool:
     match expr:
         case ex.Call(function="is_null" | "is_not_null", args=(ex.Column(),)):
             return True

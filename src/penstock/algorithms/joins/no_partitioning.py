@@ -60,8 +60,8 @@ class NoPartitioning(Lazy):
             if spec.pairs and not (spec.dense or spec.shared):
                 given["places"] = arena.array("places", rows, np.uint32)
             if spec.shared and not spec.dense:
-                self._each("npj_insert", spec, window, given)
-            self._each("npj_count", spec, window, given)
+                self._probe_ranges("npj_insert", spec, window, given)
+            self._probe_ranges("npj_count", spec, window, given)
         return given
 
     def _runs(self, window: WindowCodes, given: dict[str, Any], spec: JoinSpec) -> dict[str, Any]:
@@ -69,10 +69,10 @@ class NoPartitioning(Lazy):
         with self.phase("build"):
             bounds, rows = given["bounds"], self.arena.array("rows", len(window.build) + 1, np.uint32)
             self.kernels("npj_starts", JoinSpec())({"bounds": bounds, "places": len(bounds)})
-            self._each("npj_fill", spec, window, {**given, "rows": rows})
+            self._probe_ranges("npj_fill", spec, window, {**given, "rows": rows})
         return {"rows": rows}
 
-    def _each(self, name: str, spec: JoinSpec, window: WindowCodes, given: dict[str, Any]) -> None:
+    def _probe_ranges(self, name: str, spec: JoinSpec, window: WindowCodes, given: dict[str, Any]) -> None:
         call = self.kernels(name, spec)
         on_portions(len(window.build), window.threads, lambda lo, hi: call({**given, "lo": lo, "hi": hi}))
 

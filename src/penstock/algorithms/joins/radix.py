@@ -46,7 +46,7 @@ class Radix(Lazy):
         join = self.kernels("prj_join", window.spec)
         counts: list[int] = []
         with self.phase("probe"):
-            self._each(window, given, portions_, lambda values, _: counts.append(join(values)))
+            self._partitions_joined(window, given, portions_, lambda values, _: counts.append(join(values)))
         return sum(counts)
 
     def pairs(self, window: WindowCodes) -> tuple[np.ndarray, np.ndarray]:
@@ -54,7 +54,9 @@ class Radix(Lazy):
         join = self.kernels("prj_join", window.spec)
         outs = [PairsOut(len(window.probe) // window.threads + 1) for _ in range(window.threads)]
         with self.phase("probe"):
-            self._each(window, given, portions_, lambda values, thread: fill(join, values, outs[thread]))
+            self._partitions_joined(
+                window, given, portions_, lambda values, thread: fill(join, values, outs[thread])
+            )
         return together([out.taken for out in outs])
 
     def bits(self, window: WindowCodes) -> int:
@@ -99,7 +101,7 @@ class Radix(Lazy):
         )
         return Partitioned(words, rows, np.concatenate([[0], ends.reshape(-1, threads)[:, -1]]))
 
-    def _each(
+    def _partitions_joined(
         self,
         window: WindowCodes,
         given: dict[str, Any],

@@ -86,13 +86,13 @@ class _Fixed:
     def __init__(self, dtype: pa.DataType) -> None:
         self._type, self._width = dtype, dtype.bit_width // 8
         self._words = np.dtype(f"u{self._width}") if self._width in (1, 2, 4, 8) else np.dtype(np.uint8)
-        self._each = self._width // self._words.itemsize
+        self._items_per_row = self._width // self._words.itemsize
         self._values, self._validity = Growing(self._words), _Validity()
 
     def put(self, at: int, array: pa.Array) -> None:
-        count = len(array) * self._each
+        count = len(array) * self._items_per_row
         values = np.frombuffer(array.buffers()[1], self._words, count, array.offset * self._width)
-        self._values.put(at * self._each, values, count)
+        self._values.put(at * self._items_per_row, values, count)
         self._validity.put(at, array)
 
     def array(self, count: int) -> pa.Array:

@@ -87,8 +87,8 @@ def order_statistics(
             k.set(first, lo)
             k.set(last, lo)
         for column in columns:
-            _each(k, column, first, lo, entering=False)
-            _each(k, column, last, hi, entering=True)
+            _update_rows(k, column, first, lo, entering=False)
+            _update_rows(k, column, last, hi, entering=True)
         k.set(first, lo)
         k.set(last, hi)
         emit(f)
@@ -100,13 +100,13 @@ def _leave(k: KernelBuilder, columns: Sequence[Ranked], first: Value, last: Valu
     for column in columns:
         most = column.structures[0].length()
         with k.if_(last - first < most.div(_CLEARED_WITH_A_ROW)):
-            _each(k, column, first, last, entering=False)
+            _update_rows(k, column, first, last, entering=False)
         with k.else_():
             for structure in column.structures:
                 structure.clear()
 
 
-def _each(k: KernelBuilder, column: Ranked, start: Value, stop: Value, entering: bool) -> None:
+def _update_rows(k: KernelBuilder, column: Ranked, start: Value, stop: Value, entering: bool) -> None:
     with k.for_(start, stop, "r") as r:
         rank = k.var("rank", column.ranks[r].to(I64))
         with k.if_(rank >= 0):

@@ -80,7 +80,7 @@ class FrameRange:
         return int(self.hi[-1] - self.lo[0])
 
 
-class Gate(Protocol):
+class WindowRules(Protocol):
     """The lateness and completeness rules of a window type."""
 
     def late(self, times: np.ndarray, arrival_watermarks: np.ndarray) -> np.ndarray:
@@ -105,7 +105,7 @@ class Gate(Protocol):
         """Continue after all windows complete at a watermark have been emitted."""
 
 
-class Framing(Gate, Protocol):
+class Framing(WindowRules, Protocol):
     """One window type over sorted partitions."""
 
     def frames(self, partitions: SortedPartitions, watermark: int) -> Frames:

@@ -78,7 +78,9 @@ def sources(select: exp.Select, environment: Environment) -> tuple[Relation, lis
     conditions = [] if where is None else conjuncts(where.this)
     joins = [_joining(join, text) for join in written]
     if joins:
-        _check_windows_meet(items, [*conditions, *(each for join in joins for each in join.on)], text)
+        _check_windows_meet(
+            items, [*conditions, *(condition for join in joins for condition in join.on)], text
+        )
         items = [with_bounds(item) for item in items]
     if all(join.how == "inner" and not join.nearest for join in joins):
         items, conditions = _filtered_first(items, conditions, text)

@@ -26,13 +26,13 @@ class Option:
     default: Any
     kind: Callable[[Any], Any]
     accepts: Callable[[Any], bool]
-    wants: str
+    expects: str
 
     def read(self, function: str, value: object) -> Any:
         """Check a value and return it in canonical form."""
         if self.accepts(value):
             return self.kind(value)
-        raise ExpressionTypeError(f"{self.name} of {function} is {value!r}; {self.wants}")
+        raise ExpressionTypeError(f"{self.name} of {function} is {value!r}; {self.expects}")
 
 
 def _is_small_count(value: object) -> bool:

@@ -52,5 +52,5 @@ class AutoInOrder:
     def _choose(self, left: np.ndarray, right: np.ndarray, threads: int) -> ChosenAlgorithm:
         if not len(left) or not len(right):
             return ChosenAlgorithm("npj")
-        glance = WindowStatistics(left, right, self._arrival(len(left) + len(right)), threads)
-        return replace(self._chooser.choose(glance, IN_ORDER), seen=glance.known)
+        statistics = WindowStatistics(left, right, self._arrival(len(left) + len(right)), threads)
+        return replace(self._chooser.choose(statistics, IN_ORDER), seen=statistics.known)

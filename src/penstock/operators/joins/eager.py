@@ -297,13 +297,13 @@ class EagerJoinStage:
         times = {"left": self.left.watermark, "right": self.right.watermark}
         kept: dict[str, StateTable] = {"marks": scalars(**times)}
         for place, name in enumerate(("left", "right")):
-            piles = [
+            buffered_sides = [
                 open_window.sides[place]
                 for open_window in self.open_windows.values()
                 if len(open_window.sides[place])
             ]
-            if piles:
-                kept[name] = _kept(piles, self._ports[place])
+            if buffered_sides:
+                kept[name] = _kept(buffered_sides, self._ports[place])
         if self.waiting:
             made = pa.Table.from_batches(self.waiting)
             kept["waiting"] = kept_rows(made, np.zeros(len(made), np.int64), ())
@@ -339,11 +339,11 @@ class EagerJoinStage:
         return self.left, self.right
 
 
-def _kept(piles: Sequence[EagerRows], port: Port) -> StateTable:
-    rows = [buffered.whole for buffered in piles]
+def _kept(buffered_sides: Sequence[EagerRows], port: Port) -> StateTable:
+    rows = [buffered.whole for buffered in buffered_sides]
     table = pa.Table.from_batches([row.batch for row in rows])
     times = np.concatenate([row.times for row in rows])
-    alone = ~np.concatenate([buffered.matched for buffered in piles])
+    alone = ~np.concatenate([buffered.matched for buffered in buffered_sides])
     branch = indices(np.zeros(len(times), np.int64))
     return kept_rows(table, times, port.keys, branch=branch, fresh=flags(alone))
 

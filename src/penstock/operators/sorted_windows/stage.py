@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.sorted_partitions.frames import Gate
+from penstock.algorithms.sorted_partitions.frames import WindowRules
 from penstock.algorithms.sorted_partitions.implied_time import arrived_implied
 from penstock.algorithms.sorted_partitions.partitions import PartitionLayout, SortedPartitions
 from penstock.algorithms.sorted_partitions.pending_rows import PendingRows
@@ -35,7 +35,7 @@ class SortedWindowStage:
     released at its end. Batches with an implied time lack its column.
     """
 
-    gate: Gate
+    rules: WindowRules
     layout: PartitionLayout
     emission: Callable[[SortedPartitions, int], list[pa.RecordBatch]]
     repeats_rows: bool
@@ -67,7 +67,7 @@ class SortedWindowStage:
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         timed_batches: list[TimedBatch] = []
         if watermark > self.watermark:
-            self.looked = watermark == END_OF_TIME or self.gate.completes(self.watermark, watermark)
+            self.looked = watermark == END_OF_TIME or self.rules.completes(self.watermark, watermark)
             timed_batches = self._emit(watermark) if self.looked else []
             self.watermark = watermark
         return timed_batches, self._ahead()
@@ -86,7 +86,7 @@ class SortedWindowStage:
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         require_form(tables.keys() <= {"marks", "rows", "ended"})
         self.watermark = read_scalars(tables["marks"])["watermark"]
-        self.gate.resume(self.watermark)
+        self.rules.resume(self.watermark)
         if "rows" in tables:
             self.waiting.replace(rows_back(tables["rows"], self.schema, self.time))
 
@@ -96,10 +96,10 @@ class SortedWindowStage:
         timely = on_time(
             timed_batch,
             self.metrics,
-            lambda arrival_watermarks: self.gate.late(self._released(timed_batch.batch), arrival_watermarks),
+            lambda arrival_watermarks: self.rules.late(self._released(timed_batch.batch), arrival_watermarks),
         )
         if not timed_batch.counted and timely.arrival_watermarks is not None:
-            self.metrics.partly_late += self.gate.partly_late(
+            self.metrics.partly_late += self.rules.partly_late(
                 self._released(timely.batch), timely.arrival_watermarks
             )
         return timely
@@ -113,7 +113,7 @@ class SortedWindowStage:
         if timed_batch.arrival_watermarks is not None:
             for row in np.flatnonzero(self._released(timed_batch.batch) < timed_batch.arrival_watermarks):
                 before, now = max(self.watermark, upto), int(timed_batch.arrival_watermarks[row])
-                if now > before and self.gate.completes(before, now):
+                if now > before and self.rules.completes(before, now):
                     yield _part(timed_batch, begin, int(row)), upto
                     begin, upto = int(row), now
         yield _part(timed_batch, begin, timed_batch.batch.num_rows), upto
@@ -134,7 +134,7 @@ class SortedWindowStage:
         partitions = self.layout.partitions(rows if ahead is None else rows.chosen(~ahead))
         made = self.emission(partitions, watermark)
         if ahead is not None:
-            needed = partitions.rows(np.flatnonzero(self.gate.needed(partitions, watermark)))
+            needed = partitions.rows(np.flatnonzero(self.rules.needed(partitions, watermark)))
             kept = partitions.arrived_rows.chosen(
                 np.sort(needed)
             ).seen()  # in arrival order: ties stay in order
@@ -144,8 +144,8 @@ class SortedWindowStage:
     def _ahead(self) -> int:
         """The output watermark: repeated rows may be older than the input watermark."""
         if not self.repeats_rows or self.watermark in (START_OF_TIME, END_OF_TIME):
-            return self.gate.ahead(self.watermark)
-        return max(min(self.waiting.oldest, self.gate.oldest(self.watermark)), START_OF_TIME)
+            return self.rules.ahead(self.watermark)
+        return max(min(self.waiting.oldest, self.rules.oldest(self.watermark)), START_OF_TIME)
 
 
 def _part(timed_batch: TimedBatch, begin: int, end: int) -> TimedBatch:

@@ -179,9 +179,9 @@ class BudgetedSession(Session):
 
     def _whole(self) -> list[_Gathered]:
         """Return what was gathered, with the streams that have an order of their own as one batch each."""
-        plain = [each for each in self._gathered if each.stream not in self._arranges]
+        plain = [gathered for gathered in self._gathered if gathered.stream not in self._arranges]
         for stream, change in self._arranges.items():
-            rows = [b for each in self._gathered if each.stream == stream for b in each.batches]
+            rows = [b for gathered in self._gathered if gathered.stream == stream for b in gathered.batches]
             if rows:
                 table = change(pa.Table.from_batches(rows))
                 plain.append(_Gathered(stream, tuple(table.combine_chunks().to_batches())))
@@ -243,7 +243,7 @@ class BudgetedSession(Session):
     def _releases(self) -> Iterable[list[pa.RecordBatch]]:
         """Push the rows before the frontier of every stream, in steps of time, and yield what they complete."""
         assert self._inputs is not None
-        frontier = min(each.frontier for each in self._inputs.values())
+        frontier = min(given_input.frontier for given_input in self._inputs.values())
         if frontier == START_OF_TIME:
             return
         if len(self._inputs) == 1:
@@ -306,7 +306,7 @@ class BudgetedSession(Session):
 
     def _refuse_large_states(self) -> None:
         held = self.held()
-        total = sum(each.bytes for each in held.values())
+        total = sum(state.bytes for state in held.values())
         if total <= self.budget.limit // STATES:
             return
         name = max(held, key=lambda stage: held[stage].bytes)

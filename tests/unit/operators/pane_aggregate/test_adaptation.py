@@ -153,7 +153,7 @@ def test_any_order_of_conjuncts_keeps_the_same_rows(name: str, backend: str) -> 
         stage_of(session).workers[0].order = order
         results.append(answer(session, query, batches))
         assert session.metrics.balanced
-    assert all(each == results[0] for each in results)
+    assert all(result == results[0] for result in results)
     assert results[0][0].num_rows
 
 
@@ -161,7 +161,7 @@ def answer(
     session: Session, query: pk.Stream, batches: Sequence[pa.RecordBatch]
 ) -> tuple[pa.Table, dict[str, int]]:
     """The result, in an order of rows that does not depend on the kernel, and the counts."""
-    made = session.push("rows", *(each.select(list(query.compiled().columns["rows"])) for each in batches))
+    made = session.push("rows", *(part.select(list(query.compiled().columns["rows"])) for part in batches))
     table = pa.Table.from_batches([*made, *session.finish()], session.schema)
     order = [(name, "ascending") for name in table.column_names]
     return table.sort_by(order), session.metrics.counts

@@ -80,8 +80,8 @@ class WindowStatistics:
     Duplicates need a sorted sample, which costs as much as joining a small window. `known` holds the statistics
     computed so far, without the rows.
 
-    >>> glance = WindowStatistics(np.arange(1000), np.arange(100), 0.0, 1)
-    >>> (glance["rows"], "duplicates" in glance.known, glance["duplicates"], "duplicates" in glance.known)
+    >>> statistics = WindowStatistics(np.arange(1000), np.arange(100), 0.0, 1)
+    >>> (statistics["rows"], "duplicates" in statistics.known, statistics["duplicates"], "duplicates" in statistics.known)
     (1100.0, False, 1.0, True)
     """
 

@@ -116,9 +116,9 @@ def test_rates_are_those_of_the_rows_that_came_last() -> None:
 def test_a_glance_sees_what_a_look_sees() -> None:
     rng = np.random.default_rng(3)
     left, right = rng.integers(0, 300, 5000) * 77, rng.integers(0, 300, 400) * 77
-    glance, look = WindowStatistics(left, right, 5.0, 2), observe(left, right, 5.0, 2)
+    snapshot, look = WindowStatistics(left, right, 5.0, 2), observe(left, right, 5.0, 2)
     for name in FEATURES:
-        assert glance[name] == pytest.approx(look[name], rel=0.5), name
+        assert snapshot[name] == pytest.approx(look[name], rel=0.5), name
 
 
 @pytest.mark.parametrize(

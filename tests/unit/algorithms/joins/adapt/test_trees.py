@@ -194,8 +194,8 @@ def test_sizes_alone_make_no_difference_to_what_is_seen_of_unique_keys_at_rest()
 def test_codes_that_no_table_could_hold_are_all_equally_far_apart() -> None:
     near, far = (observe(np.arange(1000) * step, np.arange(10)) for step in (1 << 30, 1 << 52))
     assert (near.span, near.spread) == (far.span, far.spread)
-    glance = WindowStatistics(np.arange(1000) << 52, np.arange(10), 0.0, 1)
-    assert (glance["span"], glance["spread"]) == (far.span, far.spread)
+    snapshot = WindowStatistics(np.arange(1000) << 52, np.arange(10), 0.0, 1)
+    assert (snapshot["span"], snapshot["spread"]) == (far.span, far.spread)
 
 
 def test_a_hot_key_is_seen() -> None:
