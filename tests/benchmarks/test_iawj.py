@@ -15,7 +15,7 @@ from benchmarks.iawj.report import document_of, print_report
 from benchmarks.iawj.suite import JoinOptions, run_suite
 from benchmarks.iawj.sweeps import Sweep, grid_in_order, sweeps
 from penstock.algorithms.joins.adapt.choose_join import JoinChooser
-from penstock.algorithms.joins.adapt.tree import ALGORITHMS, IN_ORDER, TARGETS, TREES, Leaf
+from penstock.algorithms.joins.adapt.tree import IN_ORDER, TARGETS, TREE_ALGORITHMS, TREES, Leaf
 from penstock.algorithms.joins.adapt.window_statistics import observe
 from penstock.calibration.calibrate import trees_of
 from penstock.calibration.field import Measured, cost, measure, open_join_field
@@ -138,14 +138,14 @@ def test_all_algorithms_find_the_same_matches(field):
     for made in (TINY.make("streaming"), TINY.make("resting").at_rest()):
         measured = measure(field, made, 1)
         assert measured.agree and measured.matches > 0
-        assert tuple(measured.runs) == ALGORITHMS
+        assert tuple(measured.runs) == TREE_ALGORITHMS
 
 
 # -- auto ----------------------------------------------------------------------------------------------------
 
 
 def pretended(**finished):
-    runs = {name: SimulatedRun(name, "w", 100, finished=finished.get(name, 90.0)) for name in ALGORITHMS}
+    runs = {name: SimulatedRun(name, "w", 100, finished=finished.get(name, 90.0)) for name in TREE_ALGORITHMS}
     return Measured("w", observe(np.arange(9), np.arange(9)), 0, runs)
 
 

@@ -84,7 +84,7 @@ def test_no_loop_variable_is_called_each(folder: Path) -> None:
         "[pile for pile in x]",
         "class Parcel: pass",
         "def f(gate): pass",
-        "self.snapshot = 1",
+        "self.glance = 1",
     ],
 )
 def test_the_check_for_words_of_the_dialect_finds_them(code: str) -> None:

@@ -9,7 +9,7 @@ from penstock.ir import nodes as ir
 from penstock.physical import nodes as ph
 from penstock.physical.build import physical
 from penstock.physical.choose_algorithm import RECOMPUTE, SUBTRACT, TWO_STACKS
-from penstock.physical.choose_join import EAGER, LAZY
+from penstock.physical.choose_join import EAGER_ALGORITHMS, LAZY_ALGORITHMS
 from penstock.physical.settings import POSITIONAL_SIGNALS, SURVIVORS, Settings
 from penstock.physical.verify import verify
 from penstock.plan.nodes import Source
@@ -43,10 +43,10 @@ def _others(node: ph.Node, mode: ph.Mode) -> Iterator[ph.Node]:
         case ph.PaneAggregate(key_table="dense") as op:
             yield replace(node, op=replace(op, key_table="hash"))
         case ph.Join(pairing=InWindow() as pairing) as op if op.on and _has_windows_of_pairs(op, pairing):
-            for algorithm in (*LAZY, *EAGER):
+            for algorithm in (*LAZY_ALGORITHMS, *EAGER_ALGORITHMS):
                 yield replace(node, op=replace(op, algorithm=algorithm, eager=False))
             if mode == "unbounded" and _may_be_eager(pairing):
-                for algorithm in ("auto", *EAGER):
+                for algorithm in ("auto", *EAGER_ALGORITHMS):
                     yield replace(node, op=replace(op, algorithm=algorithm, eager=True))
         case _:
             return

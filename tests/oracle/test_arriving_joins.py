@@ -16,7 +16,7 @@ from penstock.algorithms.joins.eager import Eager
 from penstock.algorithms.joins.progressive_merge import ProgressiveMerge
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows, to_table
-from penstock.operators.joins.build_algorithms import EAGER
+from penstock.operators.joins.build_algorithms import EAGER_BUILDERS
 from penstock.translate.plan_to_ir import to_ir
 from tests.oracle.effort import effort
 from tests.oracle.join_cases import JOIN_KINDS, KEYS
@@ -53,14 +53,14 @@ def test_pairs_that_arrive_are_the_pairs_there_are(data: st.DataObject) -> None:
     options["how"] = data.draw(st.sampled_from(JOIN_KINDS))
     if data.draw(st.booleans()):
         options["where"] = pk.left("x") + 1 != pk.right("y")
-    chosen = data.draw(st.sampled_from([*EAGER, "latency", "progress"]))
-    options |= {"algorithm": chosen} if chosen in EAGER else {"optimise": chosen}
+    chosen = data.draw(st.sampled_from([*EAGER_BUILDERS, "latency", "progress"]))
+    options |= {"algorithm": chosen} if chosen in EAGER_BUILDERS else {"optimise": chosen}
     query = query_of(rows, data.draw(st.sampled_from([0, 3, 100])), **options)
     wanted = to_table(interpret(to_ir(query.plan), {n: to_rows(t) for n, t in rows.items()}), query.schema)
     waiting = {
         name: table.to_batches(max_chunksize=data.draw(st.integers(1, 9))) for name, table in rows.items()
     }
-    with patch.dict(EAGER, SHORT_RUNS):
+    with patch.dict(EAGER_BUILDERS, SHORT_RUNS):
         live, made = query.open(), []
         while any(waiting.values()):
             name = data.draw(st.sampled_from([name for name, batches in waiting.items() if batches]))

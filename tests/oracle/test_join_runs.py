@@ -40,7 +40,11 @@ NAMES += ["of windows"]
 def everything_is_large(
     least: int = 1, most_pairs: int = 1 << 21, side_by_side: int = 1 << 20
 ) -> Iterator[None]:
-    limits = (large_windows, "FEW_ROWS", least), (gather_columns, "FEW", 1), (windows, "ROWS_A_RUN", 0)
+    limits = (
+        (large_windows, "ROWS_JOINED_BY_PARTITION", least),
+        (gather_columns, "FEW_PAIRS", 1),
+        (windows, "ROWS_A_RUN", 0),
+    )
     limits += ((large_windows, "LARGE", side_by_side),)
     with ExitStack() as several:
         for module, name, limit in (
@@ -98,7 +102,7 @@ PARTED = {
 def test_pairs_of_any_join_a_few_at_a_time(names: str, least: int, data: st.DataObject) -> None:
     case = data.draw(cases(PARTED[names]))
     query, most = case.query(), data.draw(st.sampled_from([1, 4]))
-    with everything_is_large(1, most), patch.object(join_programs, "FEW_ROWS", least):
+    with everything_is_large(1, most), patch.object(join_programs, "ROWS_JOINED_BY_PARTITION", least):
         found = query.collect(streams_of(case, query))
     assert shown(case, found) == shown(case, expected(case))
 
@@ -133,7 +137,7 @@ def test_large_windows_equal_small_ones_in_every_column(how, spread, monkeypatch
     monkeypatch.setattr(windows, "ROWS_A_RUN", 1 << 40)  # no window is looked at by itself
     wanted = query.collect(engine=pk.Engine(threads=1)).combine_chunks()
     monkeypatch.undo()
-    monkeypatch.setattr(large_windows, "FEW_ROWS", 1000)
+    monkeypatch.setattr(large_windows, "ROWS_JOINED_BY_PARTITION", 1000)
     for threads in (1, 2):
         assert query.collect(engine=pk.Engine(threads=threads)).combine_chunks().equals(wanted)
 

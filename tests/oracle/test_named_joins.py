@@ -15,7 +15,7 @@ from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows, to_table
 from penstock.operators.joins import algorithm_pairs, large_windows, overlapping_windows, results, windows
 from penstock.translate.plan_to_ir import to_ir
-from penstock.types.windows import ALGORITHMS
+from penstock.types.windows import JOIN_ALGORITHMS
 from tests.oracle.effort import effort
 from tests.oracle.join_cases import JOIN_KINDS, KEYS
 from tests.oracle.join_cases import streams as rows_of
@@ -61,7 +61,7 @@ def test_an_algorithm_is_the_definition_in_every_window(data: st.DataObject) -> 
     window = data.draw(st.sampled_from(sorted(WINDOWS)))
     how = data.draw(st.sampled_from(JOIN_KINDS if window in APART else JOIN_KINDS[:4]))
     where = data.draw(st.sampled_from([None, *BANDS.values()]))
-    algorithm = data.draw(st.sampled_from(ALGORITHMS))
+    algorithm = data.draw(st.sampled_from(JOIN_ALGORITHMS))
     query = a.join(b, on="k", window=WINDOWS[window], how=how, where=where, algorithm=algorithm)
     check(query, rows, data.draw(st.sampled_from([1, 3])))
 
@@ -75,11 +75,15 @@ def test_conditions_that_bound_a_column_are_searched_for(data: st.DataObject) ->
     query = a.join(
         b, on=on, window=WINDOWS[window], how=how, where=BANDS[data.draw(st.sampled_from(sorted(BANDS)))]
     )
-    limits = (large_windows, "FEW_ROWS", 1), (windows, "ROWS_A_RUN", 0), (algorithm_pairs, "MANY_PAIRS", -1)
+    limits = (
+        (large_windows, "ROWS_JOINED_BY_PARTITION", 1),
+        (windows, "ROWS_A_RUN", 0),
+        (algorithm_pairs, "MANY_PAIRS", -1),
+    )
     most = data.draw(st.sampled_from([1, 4, 1 << 21]))
     limits += (algorithm_pairs, "MOST_PAIRS", most), (results, "MOST_PAIRS", most)
     with ExitStack() as several:
-        for module, name, limit in (*limits, (overlapping_windows, "ROWS_A_WINDOW", 0)):
+        for module, name, limit in (*limits, (overlapping_windows, "ROWS_WORTH_A_SORT", 0)):
             several.enter_context(patch.object(module, name, limit))
         check(query, rows, 1)
 

@@ -18,7 +18,7 @@ from penstock.ir.rows import to_rows
 from penstock.operators.build import build as build_pipeline
 from penstock.operators.interpret import interpret as interpret_plan
 from penstock.physical import nodes as ph
-from penstock.physical.choose_join import EAGER, LAZY
+from penstock.physical.choose_join import EAGER_ALGORITHMS, LAZY_ALGORITHMS
 from penstock.physical.show import show
 from penstock.plan import nodes as pl
 from penstock.plan.schema import sources_of
@@ -137,9 +137,9 @@ def test_every_choice_has_its_alternatives() -> None:
         ("hash", "subtract-on-evict"),
     }
     joined = a.join(b, on="k", window=pk.tumbling(10))
-    names = {"auto", *LAZY, *EAGER}
+    names = {"auto", *LAZY_ALGORITHMS, *EAGER_ALGORITHMS}
     assert taken(joined, "bounded", "algorithm", "eager") == {(name, False) for name in names}
-    eager = {(name, True) for name in ("auto", *EAGER)}
+    eager = {(name, True) for name in ("auto", *EAGER_ALGORITHMS)}
     assert taken(joined, "unbounded", "algorithm", "eager") == {(name, False) for name in names} | eager
     regular = pk.stream("r", {"v": "int64"}, time=pk.every("1ms")).signal("v").rolling("20ms").sum()
     assert taken(regular, "bounded", "evaluation") == {("positional",), ("change-to-change",)}

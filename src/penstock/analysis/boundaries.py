@@ -34,7 +34,7 @@ from penstock.ir.nodes import (
     sources_of,
 )
 from penstock.ir.signals import nodes as temporal
-from penstock.ir.signals.reach import END_OF_TIME
+from penstock.ir.signals.reach import NO_END
 from penstock.types.windows import WINDOW_END, CarriedWindow, InWindow, Lookup, TimeWindow, Within
 
 
@@ -206,7 +206,7 @@ def _hold(body: temporal.Body) -> Reach:
 def _over(over: temporal.WindowReduction) -> Reach:
     past, future = max(over.shift, 0), max(-over.shift, 0)
     match over.span:
-        case temporal.Rolling(size=size) if size < END_OF_TIME:
+        case temporal.Rolling(size=size) if size < NO_END:
             return Finite(size - 1 + past, future)
         case temporal.Window(size=size, every=every):
             return Finite(size + every - 1 + past, future)

@@ -35,12 +35,12 @@ from penstock.ir.signals.nodes import (
     at,
     sources_of,
 )
-from penstock.ir.signals.reach import END_OF_TIME
+from penstock.ir.signals.reach import NO_END
 from penstock.loop.machine import machine_type
 from penstock.types.time import Time
 
 # A longer span's intermediate results exceed the caches, and blocks consist mostly of halo.
-LONGEST = 1 << 16
+LONGEST_SPAN = 1 << 16
 
 
 class DoesNotFit(UnsupportedError):  # noqa: N818 - a result of the check, not a failure
@@ -135,7 +135,7 @@ def in_positions(program: Program, times: Sequence[Time]) -> Positions:
         "the first sample lies between two multiples of the period, so windows begin between samples",
     )
     positions = Positions(found, time, steps, gridded, 0)
-    _require(positions.grid <= LONGEST, f"windows meet only every {positions.grid:,} samples")
+    _require(positions.grid <= LONGEST_SPAN, f"windows meet only every {positions.grid:,} samples")
     return replace(positions, phase=time.start // period % positions.grid)
 
 
@@ -186,7 +186,7 @@ class _Scale:
     def _whole(self, ticks: int, what: str) -> int:
         period = self.time.period or 1
         _require(ticks % period == 0, f"{what} is not a multiple of the period")
-        _require(abs(ticks // period) <= LONGEST, f"{what} is more than {LONGEST:,} samples long")
+        _require(abs(ticks // period) <= LONGEST_SPAN, f"{what} is more than {LONGEST_SPAN:,} samples long")
         return ticks // period
 
     def _sampled(self, body: Sampled) -> Sampled:
@@ -222,7 +222,7 @@ class _Scale:
     def _span(self, span: Span) -> Span:
         match span:
             case Rolling(size=size):
-                _require(size < END_OF_TIME, "a span has no end")
+                _require(size < NO_END, "a span has no end")
                 return Rolling(self._whole(size, "the size of rolling"))
             case Window(size=size, every=every):
                 return Window(
@@ -237,7 +237,7 @@ class _Scale:
         _require(this.name == self.program.output, "a resampled signal is computed with")
         period = self.time.period or 1
         _require(body.max_gap is None or body.max_gap >= period, "max_gap= is shorter than the period")
-        _require(body.every <= LONGEST * period, f"every= is more than {LONGEST:,} samples long")
+        _require(body.every <= LONGEST_SPAN * period, f"every= is more than {LONGEST_SPAN:,} samples long")
         return body
 
 

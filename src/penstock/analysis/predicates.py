@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Call, Case, Expr, Literal, depth
 
-DEEPEST = 100
+DEEPEST_PREDICATE = 100
 FALSE = Literal(False, pa.bool_())
 
 
@@ -26,7 +26,7 @@ def then(first: Expr | None, second: Expr | None, *, total: bool) -> Expr | None
 def both(first: Expr, second: Expr) -> Expr:
     """Return a conjunction; a chain of `and` that would nest deeply becomes one of many operands."""
     match first:
-        case Call(function="and", args=args) if depth(first) >= DEEPEST:
+        case Call(function="and", args=args) if depth(first) >= DEEPEST_PREDICATE:
             return Call("and", (*args, second))
         case _:
             return Call("and", (first, second))

@@ -21,10 +21,10 @@ from penstock.errors import BindingError, StateError
 Results = Callable[[pa.RecordBatch], object]
 Task = tuple[list[Given] | Call, dict[str, int] | None]
 
-ENOUGH = (
+GATHERED_ROWS = (
     1 << 16
 )  # rows; their processing far exceeds the fixed cost of a task, so that waiting for more gains nothing
-RESULT_ROWS = 1 << 20  # rows of results that may wait, at least
+WAITING_RESULT_ROWS = 1 << 20  # rows of results that may wait, at least
 # Seconds:
 _PATIENCE = 0.0005  # for which a push leaves a due task to the worker
 YIELD = 0.0002  # for which a push lets another thread go on with a task while rows are overdue
@@ -108,7 +108,7 @@ class BackgroundWorker:
         return (
             self._hurried
             or queue.calls > 0
-            or queue.rows >= min(ENOUGH, self.queue_rows)
+            or queue.rows >= min(GATHERED_ROWS, self.queue_rows)
             or self.live.clock.now() >= queue.oldest + self.max_delay
         )
 
@@ -213,7 +213,7 @@ class BackgroundWorker:
     def offered(self, was_empty: bool) -> None:
         """Wake the worker if rows arrived for which it waits."""
         self.live.metrics.queue_rows = self.queue.rows
-        if self._idle and (was_empty or self.queue.rows >= min(ENOUGH, self.queue_rows)):
+        if self._idle and (was_empty or self.queue.rows >= min(GATHERED_ROWS, self.queue_rows)):
             self.work.notify()
 
     def hurry(self) -> None:
@@ -230,7 +230,7 @@ class BackgroundWorker:
     @property
     def glutted(self) -> bool:
         """Whether so many results wait that no task is begun until some are taken."""
-        return self.result_rows >= max(self.queue_rows, RESULT_ROWS)
+        return self.result_rows >= max(self.queue_rows, WAITING_RESULT_ROWS)
 
     def quiet(self) -> bool:
         """Whether everything pushed has been processed."""

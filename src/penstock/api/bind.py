@@ -24,7 +24,7 @@ from penstock.types.arrow import kind_of
 from penstock.types.choices import repeated
 from penstock.types.time import Time
 
-DEEPEST = 100
+DEEPEST_EXPRESSION = 100
 
 
 def bound(expr: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
@@ -40,10 +40,10 @@ def bound(expr: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
 
 def refuse_depth(expr: nodes.Expr) -> None:
     """Reject an expression too deep for the steps that walk it recursively."""
-    if nodes.depth(expr) <= DEEPEST:
+    if nodes.depth(expr) <= DEEPEST_EXPRESSION:
         return
     raise UnsupportedError(
-        f"an expression is nested more than {DEEPEST} deep; name its parts with with_columns, "
+        f"an expression is nested more than {DEEPEST_EXPRESSION} deep; name its parts with with_columns, "
         "or sum many terms pairwise"
     )
 
@@ -58,7 +58,7 @@ def flattened(expr: nodes.Expr) -> nodes.Expr:
     >>> nodes.depth(chain), nodes.depth(flattened(chain)), len(flattened(chain).args)
     (201, 2, 201)
     """
-    return expr if nodes.depth(expr) <= DEEPEST else nodes.rewrite(expr, _spliced)
+    return expr if nodes.depth(expr) <= DEEPEST_EXPRESSION else nodes.rewrite(expr, _spliced)
 
 
 def _spliced(node: nodes.Expr) -> nodes.Expr:

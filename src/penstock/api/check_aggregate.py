@@ -20,7 +20,7 @@ from penstock.expr.rules import common_type
 from penstock.expr.typing import operand_of
 from penstock.types.arrow import as_type, kind_of, physical_values
 
-LONGEST = 12
+LONGEST_STATE = 12
 MOST_SAMPLES = 1_000_000
 POOL = 64
 
@@ -91,7 +91,7 @@ def check_aggregate(
 def _runs(pool: list[Row], samples: int, draw: random.Random) -> Iterator[Runs]:
     """Cut three neighbouring runs from the rows; the first two are not empty, and lengths grow slowly."""
     for sample in range(samples):
-        length = min(2 + sample * (LONGEST - 2) // samples, max(len(pool), 2))
+        length = min(2 + sample * (LONGEST_STATE - 2) // samples, max(len(pool), 2))
         start = draw.randrange(max(len(pool) - length, 0) + 1)
         rows = (pool * 2)[start : start + length]
         first = draw.randint(1, length - 1)

@@ -12,7 +12,7 @@ from penstock.api.tracing import TracedFunction, symbols
 from penstock.errors import AggregateError, ExpressionTypeError
 from penstock.expr import nodes
 from penstock.expr.custom import Definition, argument_column, other_column, state_column
-from penstock.expr.rules import NUMBERS
+from penstock.expr.rules import NUMBER_KINDS
 from penstock.types.arrow import kind_of
 
 MOST_COMPONENTS = 32
@@ -137,7 +137,7 @@ def _initial(value: object) -> nodes.Literal:
         found = literal(value)
     except ExpressionTypeError as error:
         raise AggregateError(f"init holds a {type(value).__name__}; {error}") from error
-    if kind_of(found.type) not in NUMBERS | {"null"}:
+    if kind_of(found.type) not in NUMBER_KINDS | {"null"}:
         raise AggregateError(
             f"init holds a {type(value).__name__}; a state is made of numbers, bools and None"
         )

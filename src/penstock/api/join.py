@@ -33,8 +33,8 @@ from penstock.plan.schema import carries_window, pair_schema, schema_of, side_of
 from penstock.types.choices import one_of
 from penstock.types.duration import Duration, to_ticks
 from penstock.types.windows import (
-    ALGORITHMS,
     DIRECTIONS,
+    JOIN_ALGORITHMS,
     JOIN_KINDS,
     JOIN_TIME,
     LEFT_ROW_KINDS,
@@ -104,7 +104,7 @@ def joined(
 ) -> Plan:
     """Build the plan of `Stream.join`."""
     _one_of(options.how, JOIN_KINDS, "how")
-    _one_of(options.algorithm, ALGORITHMS, "algorithm")
+    _one_of(options.algorithm, JOIN_ALGORITHMS, "algorithm")
     if options.optimise is not None:
         _one_of(options.optimise, TARGETS, "optimise")
     _require_suffix(options.suffix)

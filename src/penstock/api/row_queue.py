@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.api.live import Given
 from penstock.api.writer import Block
-from penstock.sources.coalesce_batches import ENOUGH
+from penstock.sources.coalesce_batches import COALESCED_ROWS
 
 Call = Callable[[], list[pa.RecordBatch]]
 
@@ -123,7 +123,7 @@ def joined(given: list[Given]) -> list[Given]:
     for argument in given[1:]:
         rows += argument.batch.num_rows
         if (
-            rows <= ENOUGH
+            rows <= COALESCED_ROWS
             and argument.stream == run[0].stream
             and argument.batch.schema.equals(run[0].batch.schema)
         ):

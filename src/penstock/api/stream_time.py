@@ -15,7 +15,7 @@ from penstock.errors import DurationError, ExpressionTypeError, SchemaMismatchEr
 from penstock.expr.arithmetic import convert
 from penstock.expr.rules import zone_of
 from penstock.expr.typing import column_type
-from penstock.types.arrow import UNITS, kind_of, tick_unit
+from penstock.types.arrow import TIME_UNITS, kind_of, tick_unit
 from penstock.types.duration import Duration, is_whole, nanoseconds, to_ticks
 from penstock.types.time import NANOSECONDS, Time
 
@@ -79,8 +79,8 @@ def arrival(unit: str = "us", *, clock: Callable[[], int] = time_ns) -> Arrival:
         raise ExpressionTypeError(
             f"clock is {shown(clock)}; it is a function that returns nanoseconds, such as time.time_ns"
         )
-    if unit not in UNITS:
-        raise DurationError(f"unit={unit!r} is not a unit of timestamps; use one of {', '.join(UNITS)}")
+    if unit not in TIME_UNITS:
+        raise DurationError(f"unit={unit!r} is not a unit of timestamps; use one of {', '.join(TIME_UNITS)}")
     return Arrival(unit, clock)
 
 
@@ -170,8 +170,8 @@ def _implied_type(given: Every) -> tuple[pa.DataType, str | None]:
         return pa.int64(), given.unit
     unit = given.unit or ("us" if nanoseconds(given.period) % 1_000 == 0 else "ns")
     aware = isinstance(given.start, datetime) and given.start.tzinfo is not None
-    if unit not in UNITS:
-        raise DurationError(f"unit={unit!r} is not a unit of timestamps; use one of {', '.join(UNITS)}")
+    if unit not in TIME_UNITS:
+        raise DurationError(f"unit={unit!r} is not a unit of timestamps; use one of {', '.join(TIME_UNITS)}")
     return pa.timestamp(unit, "UTC" if aware else None), unit
 
 

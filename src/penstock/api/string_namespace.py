@@ -243,7 +243,7 @@ def _text(given: object, what: str) -> str:
 
 
 def _whole(given: object, what: str) -> int:
-    if not is_whole(given) or not -MOST <= int(given) <= MOST:
+    if not is_whole(given) or not -MOST_CHARACTERS <= int(given) <= MOST_CHARACTERS:
         raise ExpressionTypeError(f"{what} is a whole number of characters here, not {given!r:.40}")
     return int(given)
 
@@ -254,4 +254,4 @@ def _character(given: object) -> str:
     return given
 
 
-MOST = 1 << 20  # largest padded length
+MOST_CHARACTERS = 1 << 20  # largest padded length

@@ -19,7 +19,7 @@ from penstock.errors import AggregateError, ExpressionTypeError, PenstockError
 from penstock.expr import nodes
 from penstock.expr.show import show
 
-MOST_NODES = 1_000
+MOST_TRACED_NODES = 1_000
 
 _INSTEAD = (
     "write pk.when(c).then(a).otherwise(b) instead of if, pk.least and pk.greatest instead of min and max"
@@ -93,8 +93,10 @@ class TracedFunction:
             refuse_depth(node)
         except PenstockError as error:
             raise self.error(str(error)) from error
-        if len(nodes.ordered(node)) > MOST_NODES:
-            raise self.error(f"it computes more than {MOST_NODES} operations; pass parts of it as arguments")
+        if len(nodes.ordered(node)) > MOST_TRACED_NODES:
+            raise self.error(
+                f"it computes more than {MOST_TRACED_NODES} operations; pass parts of it as arguments"
+            )
         self._refuse_foreign(node, frozenset(own))
         return nodes.rewrite(node, _column)
 

@@ -12,7 +12,7 @@ from penstock.calibration.ordered import calibration_in_order, measure_ordered
 from penstock.calibration.points import calibration
 
 Progress = Callable[[str], None]
-REPEAT = 2
+CALIBRATION_REPEAT = 2
 MORE_IN_ORDER = 2
 """Lists of pairs are short, so their points can be measured a little more often."""
 
@@ -27,7 +27,7 @@ class Calibration:
 
 
 def calibrate(
-    fields: Sequence[JoinField], scale: float, progress: Progress, repeat: int = REPEAT
+    fields: Sequence[JoinField], scale: float, progress: Progress, repeat: int = CALIBRATION_REPEAT
 ) -> Calibration:
     """Run all algorithms over the points of calibration, streaming and at rest, on each number of threads."""
     measured: list[Measured] = []

@@ -18,10 +18,10 @@ from penstock.calibration.workloads import Workload
 from penstock.codegen.cache import KernelCache
 from penstock.codegen.native import compile_kernel
 from penstock.operators.joins.build import partition_kernels
-from penstock.operators.joins.build_algorithms import EAGER, LAZY, in_order, kernels_of
+from penstock.operators.joins.build_algorithms import EAGER_BUILDERS, LAZY_BUILDERS, in_order, kernels_of
 from penstock.operators.joins.ordered_output import Ordered
 
-REPEAT = 3
+FIELD_REPEAT = 3
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def open_join_field(threads: int) -> JoinField:
     cache = KernelCache(None)
     kernel_factory = KernelFactory(lambda kernel: compile_kernel(kernel, cache))
     kernels = kernels_of(kernel_factory)
-    made: dict[str, Any] = {name: make(kernels) for name, make in (LAZY | EAGER).items()}
+    made: dict[str, Any] = {name: make(kernels) for name, make in (LAZY_BUILDERS | EAGER_BUILDERS).items()}
     ordered = {
         name: in_order(name, kernel_factory, partition_kernels(kernel_factory, threads)) for name in made
     }
@@ -87,7 +87,7 @@ def cost(run: SimulatedRun, target: str) -> float:
 
 
 def measure(
-    field: JoinField, workload: Workload, repeat: int = REPEAT, names: Sequence[str] = ()
+    field: JoinField, workload: Workload, repeat: int = FIELD_REPEAT, names: Sequence[str] = ()
 ) -> Measured:
     """Run every algorithm `repeat` times, in turns, and keep each one's best."""
     later = later_rows(_counter(field), workload)

@@ -14,10 +14,22 @@ import numpy as np
 
 from penstock.calibration.timing import best_seconds
 
-PACKAGES = ("penstock", "numpy", "pyarrow", "llvmlite", "polars", "duckdb", "pandas", "pyspark")
+REPORTED_PACKAGES = ("penstock", "numpy", "pyarrow", "llvmlite", "polars", "duckdb", "pandas", "pyspark")
 FAST_MEMORY = 25e9
 """Bytes a second: absolute bars are for a core that reads so fast, and are scaled to the one at hand."""
-FEATURES = ("sse4_2", "avx", "avx2", "fma", "bmi2", "avx512f", "avx512bw", "avx512vl", "neon", "asimd", "sve")
+CPU_FEATURES = (
+    "sse4_2",
+    "avx",
+    "avx2",
+    "fma",
+    "bmi2",
+    "avx512f",
+    "avx512bw",
+    "avx512vl",
+    "neon",
+    "asimd",
+    "sve",
+)
 
 
 def facts() -> dict[str, object]:
@@ -53,7 +65,7 @@ def cpu_features() -> list[str]:
     """List the vector features this processor has, of those kernels care about."""
     info = cpu_info()
     flags = set((info.get("flags") or info.get("Features") or "").split())
-    return [feature for feature in FEATURES if feature in flags]
+    return [feature for feature in CPU_FEATURES if feature in flags]
 
 
 def memory_gb() -> float | None:
@@ -74,7 +86,7 @@ def load() -> float | None:
 
 def versions() -> dict[str, str | None]:
     """Installed versions, read from metadata without importing anything."""
-    return {name: installed_version(name) for name in PACKAGES}
+    return {name: installed_version(name) for name in REPORTED_PACKAGES}
 
 
 def installed_version(name: str) -> str | None:

@@ -18,7 +18,9 @@ from penstock.algorithms.joins.eager import Eager
 from penstock.algorithms.joins.lazy import Lazy
 from penstock.calibration.workloads import Workload
 
-CHUNK = 1 << 16  # rows of a side that an eager algorithm takes at most before it looks at the other side
+EAGER_CHUNK = (
+    1 << 16
+)  # rows of a side that an eager algorithm takes at most before it looks at the other side
 Clock = Callable[[], float]
 
 
@@ -146,7 +148,7 @@ def _push(
     """Give both sides' rows that are there, a chunk at most; tell the matches and the milliseconds."""
     pieces = []
     for side in (0, 1):
-        end = min(there[side], taken[side] + CHUNK)
+        end = min(there[side], taken[side] + EAGER_CHUNK)
         pieces.append((side, sides[side].codes[taken[side] : end]))
         taken[side] = end
     begin = clock()

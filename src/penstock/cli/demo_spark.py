@@ -21,8 +21,8 @@ from penstock.cli.output import print_table
 from penstock.spark.baseline import windowed
 
 FILES = 8
-GROUP_ROWS = 250_000
-SHOWN_ROWS = 8
+DEMO_GROUP_ROWS = 250_000
+SHOWN_SPARK_ROWS = 8
 SIZE, EVERY = "1m", "5s"
 SPARK_SIZE, SPARK_EVERY = "1 minute", "5 seconds"
 SQL = {
@@ -48,7 +48,7 @@ def write_lake(folder: Path, rows: int, seed: int) -> str:
     for number in range(FILES):
         begin, end = (rows * part // FILES for part in (number, number + 1))
         path = folder / f"clicks-{number:02}.parquet"
-        pq.write_table(table.slice(begin, end - begin), path, row_group_size=GROUP_ROWS)
+        pq.write_table(table.slice(begin, end - begin), path, row_group_size=DEMO_GROUP_ROWS)
     return str(folder)
 
 
@@ -86,7 +86,7 @@ def show_both(console: Console, spark: Any, query: Any, path: str, rows: int) ->
     console.print(Panel(Text(str(query.explain("spark"))), title="on Spark", title_align="left"))
     ours, seconds = timed(console, "Penstock on Spark", lambda: query.to_spark(spark).toArrow())
     theirs, spark_seconds = timed(console, "Spark's own window", lambda: spark_way(spark, path).toArrow())
-    print_table(console, ours.drop_columns("window_end"), SHOWN_ROWS)
+    print_table(console, ours.drop_columns("window_end"), SHOWN_SPARK_ROWS)
     same = "the same rows" if ordered(ours).equals(ordered(theirs)) else "OTHER ROWS: please report this"
     console.print(f"both give {same}")
     console.print(

@@ -18,8 +18,8 @@ from penstock.calibration import machine
 from penstock.codegen.cache import default_directory
 from penstock.codegen.private import private_directory
 
-REQUIRED = ("penstock", "pyarrow", "numpy", "llvmlite", "typer", "rich")
-OPTIONAL = {
+REQUIRED_PACKAGES = ("penstock", "pyarrow", "numpy", "llvmlite", "typer", "rich")
+OPTIONAL_PACKAGES = {
     "polars": "to_polars",
     "pandas": "to_pandas",
     "pyspark": "running on Spark",
@@ -62,12 +62,12 @@ def findings() -> Iterator[Finding]:
 
 def packages() -> Iterator[Finding]:
     """Report the versions of required and optional packages."""
-    for name in REQUIRED:
+    for name in REQUIRED_PACKAGES:
         version = machine.installed_version(name)
         missing = "not installed as a distribution" if name == "penstock" else "missing: pip install penstock"
         state = "ok" if version else "info" if name == "penstock" else "bad"
         yield Finding(state, name, version or missing)
-    for name, purpose in OPTIONAL.items():
+    for name, purpose in OPTIONAL_PACKAGES.items():
         version = machine.installed_version(name)
         yield Finding("ok" if version else "info", name, version or f"not installed; needed for {purpose}")
 

@@ -14,7 +14,7 @@ import penstock as pk
 from penstock.calibration import machine
 from penstock.cli.guard import CommandError
 from penstock.spark.deploy.preflight import Executor, survey
-from penstock.spark.deploy.survey import PACKAGES
+from penstock.spark.deploy.survey import EXECUTOR_PACKAGES
 
 _VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd")
 _LATE = 1.0  # seconds; processing times and idle splits are measured by clocks
@@ -64,7 +64,7 @@ def rows(executors: Sequence[Executor]) -> Iterator[tuple[str, Callable[[Executo
     yield "memory", lambda executor: f"{executor.memory / 1e9:.1f} GB"
     yield "clock", lambda executor: "as here" if abs(executor.late) < _LATE else f"{executor.late:+.1f} s"
     yield "penstock", lambda executor: executor.penstock or "missing"
-    for name in PACKAGES:
+    for name in EXECUTOR_PACKAGES:
         yield name, lambda executor, name=name: executor.versions[name] or "-"  # type: ignore[misc]
     for path in dict.fromkeys(path for executor in executors for path in executor.paths):
         yield path, lambda executor, path=path: executor.paths[path]  # type: ignore[misc]
@@ -74,7 +74,7 @@ def vectors(executor: Executor) -> str:
     """Name the widest vectors of a processor, which decide whether it runs the driver's kernels or compiles its own."""
     widest = next((name for name in _VECTORS if name in executor.features), "no vectors")
     here = frozenset(machine.cpu_features())
-    same = here == executor.features & frozenset(machine.FEATURES)
+    same = here == executor.features & frozenset(machine.CPU_FEATURES)
     return widest if same else f"{widest}, unlike the driver: compiles its own kernels"
 
 

@@ -23,7 +23,7 @@ def _length(text: str) -> timedelta:
     return timedelta(microseconds=float(nanoseconds(text) / 1000))
 
 
-READERS: dict[Any, Callable[[str], Any]] = {
+FLAG_READERS: dict[Any, Callable[[str], Any]] = {
     str: str,
     int: int,
     float: float,
@@ -84,13 +84,13 @@ def reading(prog: str, name: str, annotation: Any) -> dict[str, Any]:
     """Return the argparse settings for a value of this type."""
     if annotation is bool:
         return {"action": argparse.BooleanOptionalAction}
-    if annotation in READERS:
-        return {"type": named(READERS[annotation], annotation)}
+    if annotation in FLAG_READERS:
+        return {"type": named(FLAG_READERS[annotation], annotation)}
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Literal:
         return choice({str(part): part for part in parts})
-    if origin is list and parts and bare(parts[0]) in READERS:
-        return {"nargs": "+", "type": named(READERS[parts[0]], parts[0])}
+    if origin is list and parts and bare(parts[0]) in FLAG_READERS:
+        return {"nargs": "+", "type": named(FLAG_READERS[parts[0]], parts[0])}
     if inspect.isclass(annotation) and issubclass(annotation, Enum):
         return choice({str(member.value): member for member in annotation})
     raise CommandError(f"{prog}: no flag can be read for {name!r} of type {annotation}")

@@ -20,7 +20,7 @@ from penstock.loop.show import fingerprint
 
 # Limits in memory. A loaded kernel takes some 75 KB in addition to its code, and at most two memory maps.
 MOST_KERNELS = 512
-MOST_BYTES = 64 << 20
+MOST_CODE_BYTES = 64 << 20
 
 _ENVIRONMENT = "PENSTOCK_CACHE_DIR"
 
@@ -55,7 +55,7 @@ class KernelCache:
     """
 
     def __init__(
-        self, directory: Path | None = None, kernels: int = MOST_KERNELS, size: int = MOST_BYTES
+        self, directory: Path | None = None, kernels: int = MOST_KERNELS, size: int = MOST_CODE_BYTES
     ) -> None:
         self._codes: Bounded[Code] = Bounded(kernels, size, lambda code: len(code.object_code))
         self._offered: Bounded[bytes] = Bounded(kernels, size, len)

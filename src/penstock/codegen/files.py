@@ -27,7 +27,7 @@ from penstock.errors import StateError
 # Increment when the same kernel compiles to different code, or is called in a different way.
 CODEGEN_VERSION = 3
 MOST_FILES = 4_096
-MOST_BYTES = 256 << 20
+MOST_FILE_BYTES = 256 << 20
 SUFFIX = ".pko"
 _KEY_FILE = "key"
 
@@ -42,7 +42,7 @@ _ABANDONED = 3_600.0  # seconds after which the writer of a temporary file must 
 class ObjectFiles:
     """The object files of one directory; `disabled` gives the reason if they are not used."""
 
-    def __init__(self, directory: Path, files: int = MOST_FILES, size: int = MOST_BYTES) -> None:
+    def __init__(self, directory: Path, files: int = MOST_FILES, size: int = MOST_FILE_BYTES) -> None:
         self.directory, self.disabled = private_directory(directory)
         self._files, self._size = files, size
         self._saves = 0

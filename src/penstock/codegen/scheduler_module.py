@@ -16,7 +16,7 @@ from penstock.codegen.names import ENTRY
 # A list of morsels: the address of its counter, the number of morsels, first row, end row, rows per morsel.
 LIST = {"counter": "word*", "many": "i64", "begin": "i64", "end": "i64", "size": "i64"}
 # The arguments of one thread, followed by its result.
-MEMBER = {
+LIST_MEMBERS = {
     "kernel": "kernel",
     "frame": "bytes*",
     # Addresses in the frame of the morsel's row limits.
@@ -53,7 +53,7 @@ _MEMBER_TYPES = {
     "lists": _LIST.as_pointer(),
     "i64": _I64,
 }
-_MEMBER = ir.LiteralStructType([_MEMBER_TYPES[kind] for kind in MEMBER.values()])
+_MEMBER = ir.LiteralStructType([_MEMBER_TYPES[kind] for kind in LIST_MEMBERS.values()])
 _HANDLE = ir.LiteralStructType([_I64, _I64])  # of a thread: the handle, and whether the thread was started
 _WORK = ir.FunctionType(_BYTES, [_BYTES])
 
@@ -123,7 +123,7 @@ class _Work(_Code):
     def write(self) -> None:
         b, (given,) = self.b, self.function.args
         member = b.bitcast(given, _MEMBER.as_pointer())
-        fields = self.fields(member, MEMBER)
+        fields = self.fields(member, LIST_MEMBERS)
         leave = self.function.append_basic_block("leave")
         nth, done = self.variable("nth"), self.variable("done")
         with self.loop(lambda: b.icmp_signed("<", self.get(nth), fields["count"])):
@@ -133,7 +133,7 @@ class _Work(_Code):
             self.add(nth, _I64(1))
         b.branch(leave)
         b.position_at_end(leave)
-        b.store_atomic(_I64(1), self.address(member, MEMBER, "over"), "release", 8)
+        b.store_atomic(_I64(1), self.address(member, LIST_MEMBERS, "over"), "release", 8)
         b.ret(ir.Constant(_BYTES, None))
 
     def _list(
@@ -173,10 +173,10 @@ class _Work(_Code):
         b.store(lo, fields["lo"])
         b.store(hi, fields["hi"])
         upto = b.call(fields["kernel"], [fields["frame"]])
-        self.add(self.address(member, MEMBER, "rows"), b.sub(hi, lo))
+        self.add(self.address(member, LIST_MEMBERS, "rows"), b.sub(hi, lo))
         with b.if_then(b.icmp_signed("<", upto, hi)):
-            b.store(upto, self.address(member, MEMBER, "stopped"))
-            b.store(hi, self.address(member, MEMBER, "ended"))
+            b.store(upto, self.address(member, LIST_MEMBERS, "stopped"))
+            b.store(hi, self.address(member, LIST_MEMBERS, "ended"))
             b.store_atomic(_I64(1), fields["help"], "monotonic", 8)
             b.branch(leave)
 
@@ -225,7 +225,7 @@ class _Together(_Code):
         """Poll whether the thread is over; after many polls, join it."""
         b, asked = self.b, self.asked
         b.store(_I64(0), asked)
-        over = self.address(members, MEMBER, "over", place)
+        over = self.address(members, LIST_MEMBERS, "over", place)
         with self.loop(lambda: b.icmp_signed("<", self.get(asked), _I64(LOOKS))) as (_, end):
             is_over = b.icmp_signed("!=", b.load_atomic(over, "acquire", 8), _I64(0))
             with b.if_then(is_over):

@@ -25,12 +25,12 @@ from penstock.loop.nodes import Block, For, If, Kernel, While
 from penstock.runtime.kernels import StandingFrame
 
 # Long enough that a query of some ten thousand rows never compiles twice.
-PATIENCE = 0.004
+COMPILE_DELAY = 0.004
 # Per statement, once a kernel has more than ORDINARY: the larger a kernel, the longer its compilation at the FULL level.
 ORDINARY = 400
 # Larger kernels keep their first code: LLVM's time at the FULL level grows with about the power 1.5 of a kernel's length
 # (200 sums 4 s, 1,000 sums a minute), however the kernel is divided into loops.
-LARGEST = 16_000
+LARGEST_OPTIMISED = 16_000
 TRIAL = 8  # morsels between two readings of the clock
 
 Start = Callable[[Callable[[], None]], None]
@@ -48,7 +48,7 @@ class TieredKernel:
         self,
         kernel: Kernel,
         cache: KernelCache | None = None,
-        patience: float = PATIENCE,
+        patience: float = COMPILE_DELAY,
         clock: Callable[[], float] = time.perf_counter,
         start: Start = _in_background,
     ) -> None:
@@ -159,7 +159,7 @@ class TieredKernel:
 
 def best_level(kernel: Kernel) -> OptimisationLevel:
     """Return the level that a kernel's code reaches at most."""
-    return OptimisationLevel.QUICK if statements(kernel.body) > LARGEST else OptimisationLevel.FULL
+    return OptimisationLevel.QUICK if statements(kernel.body) > LARGEST_OPTIMISED else OptimisationLevel.FULL
 
 
 def statements(body: Block) -> int:

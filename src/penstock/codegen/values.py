@@ -13,7 +13,7 @@ from penstock.loop.nodes import (
     BOOL,
     COMPARISON,
     F64,
-    TYPES,
+    MACHINE_TYPES,
     U8,
     Binary,
     Bitcast,
@@ -34,7 +34,7 @@ from penstock.loop.nodes import (
 )
 from penstock.loop.numbers import bits_of, identity, round_f32, wrap
 
-_NAMES = {name: f"i{type.bits}" for name, type in TYPES.items()} | {"f32": "float", "f64": "double"}
+_NAMES = {name: f"i{type.bits}" for name, type in MACHINE_TYPES.items()} | {"f32": "float", "f64": "double"}
 _FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 _FLOAT_ARITHMETIC = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
 _PLAIN = frozenset({"add", "sub", "mul", "and", "or", "xor"})
@@ -66,7 +66,7 @@ def constant(value: int | float | bool, type: Type) -> str:
     if type.kind == "bool":
         return "true" if value else "false"
     if not type.is_float:
-        return str(wrap(int(value), TYPES[f"i{type.bits}"]))
+        return str(wrap(int(value), MACHINE_TYPES[f"i{type.bits}"]))
     number = round_f32(float(value)) if type.bits == 32 else float(value)
     return f"0x{bits_of(number, F64):016X}"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from penstock.algorithms.joins.adapt.choose_join import JoinChooser
 from penstock.algorithms.joins.adapt.tree import IN_ORDER
-from penstock.operators.joins.algorithm_pairs import FEW_ROWS
+from penstock.operators.joins.algorithm_pairs import ROWS_JOINED_BY_PARTITION
 from penstock.operators.joins.build_algorithms import join_chooser
 from penstock.physical.nodes import Join
 from penstock.runtime.join_metrics import JoinReport
@@ -49,7 +49,7 @@ def _choices(op: Join, chooser: JoinChooser, report: JoinReport | None) -> Itera
         yield f"for {op.optimise} ({chooser.origin}):"
         yield from chooser.show(op.optimise, seen).splitlines()
         yield "in collect, where all rows are there and pairs are given in order:"
-    yield f"windows below {FEW_ROWS:,} rows in partitions, many at once"
+    yield f"windows below {ROWS_JOINED_BY_PARTITION:,} rows in partitions, many at once"
     if op.how in LEFT_ROW_KINDS:
         yield "larger ones by npj, one at a time: who meets anybody is a search, no pair is made"
         return

@@ -24,7 +24,7 @@ from penstock.errors import ExpressionTypeError
 from penstock.expr.arithmetic import convert
 from penstock.expr.evaluate import evaluator
 from penstock.expr.nodes import Call, Column, Expr, Literal, rewrite, walk
-from penstock.expr.rules import NUMBERS, common_type
+from penstock.expr.rules import NUMBER_KINDS, common_type
 from penstock.expr.show import show
 from penstock.expr.typing import null_as, operand_of, type_of, typed_nulls
 from penstock.types.arrow import kind_of, value_type
@@ -133,7 +133,7 @@ def _expressions(definition: Definition) -> Iterator[Expr]:
 
 def _require_number(expr: Expr, dtype: pa.DataType) -> None:
     """Reject types that aggregate kernels do not support: strings, times, and untyped nulls."""
-    if kind_of(dtype) not in NUMBERS:
+    if kind_of(dtype) not in NUMBER_KINDS:
         raise ExpressionTypeError(
             f"custom aggregates compute with numbers and booleans, but {show(expr)} is {dtype}; pass a text "
             'as a comparison (pk.col("kind") == "view") and a time as ticks (pk.col("ts").dt.epoch())'

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.types.arrow import finer, kind_of, member_type, tick_unit, value_type
 
-NUMBERS = frozenset({"bool", "int", "uint", "float"})
+NUMBER_KINDS = frozenset({"bool", "int", "uint", "float"})
 INTEGERS = frozenset({"bool", "int", "uint"})
 INSTANTS = frozenset({"timestamp", "date"})
 
@@ -32,7 +32,7 @@ Rule = Callable[[Sequence[Operand], Mapping[str, object]], pa.DataType | None]
 def number_type(operands: Sequence[Operand]) -> pa.DataType | None:
     """Return the 64-bit type of arithmetic on these numbers."""
     kinds = {operand.kind for operand in operands}
-    if not kinds <= NUMBERS:
+    if not kinds <= NUMBER_KINDS:
         return None
     if "float" in kinds:
         return pa.float64()
@@ -53,7 +53,7 @@ def common_type(operands: Sequence[Operand]) -> pa.DataType | None:
     kinds = {operand.kind for operand in typed}
     if all(operand.type == typed[0].type for operand in typed):
         return typed[0].type
-    if kinds <= NUMBERS - {"bool"}:
+    if kinds <= NUMBER_KINDS - {"bool"}:
         return number_type(typed)
     if kinds == {"string"}:
         return pa.string()
@@ -91,7 +91,7 @@ def comparable(first: pa.DataType, second: pa.DataType) -> bool:
     a, b = kind_of(first), kind_of(second)
     if a == "bool" or b == "bool":
         return a == b
-    if a in NUMBERS and b in NUMBERS:
+    if a in NUMBER_KINDS and b in NUMBER_KINDS:
         return True
     if a in INSTANTS and b in INSTANTS:
         return (zone_of(first) is None) == (zone_of(second) is None)
@@ -134,7 +134,7 @@ def mul(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataTy
 
 def div(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
     kinds = {operand.kind for operand in operands}
-    return pa.float64() if kinds <= NUMBERS or kinds == {"duration"} else None
+    return pa.float64() if kinds <= NUMBER_KINDS or kinds == {"duration"} else None
 
 
 def floordiv(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
@@ -159,7 +159,7 @@ def numeric(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.Da
 
 
 def to_float(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
-    return pa.float64() if all(operand.kind in NUMBERS for operand in operands) else None
+    return pa.float64() if all(operand.kind in NUMBER_KINDS for operand in operands) else None
 
 
 def negated(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
@@ -209,7 +209,7 @@ def test_of_any(operands: Sequence[Operand], options: Mapping[str, object]) -> p
 
 
 def test_of_number(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
-    return pa.bool_() if operands[0].kind in NUMBERS else None
+    return pa.bool_() if operands[0].kind in NUMBER_KINDS else None
 
 
 def common(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:

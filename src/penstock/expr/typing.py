@@ -28,7 +28,7 @@ from penstock.expr.nodes import (
     has_aggregate,
     with_children,
 )
-from penstock.expr.rules import INSTANTS, NUMBERS, Operand, common_type, comparable
+from penstock.expr.rules import INSTANTS, NUMBER_KINDS, Operand, common_type, comparable
 from penstock.expr.show import show
 from penstock.types.arrow import kind_of, value_type
 
@@ -182,12 +182,12 @@ _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "floordiv", "mod"})
 
 def _of_spans(name: str, kinds: set[str]) -> str:
     """Return advice on how to write and compute with durations; empty if they are not the problem."""
-    if name in ("add", "sub") and kinds & {"string", *NUMBERS}:
+    if name in ("add", "sub") and kinds & {"string", *NUMBER_KINDS}:
         time = " and a time as a datetime" if name == "sub" else ""
         return f"; write a length of time as a timedelta, such as timedelta(days=1),{time} or use .dt.offset_by('1d')"
     if name == "add" and kinds <= INSTANTS:
         return "; times are subtracted, which gives a duration, and not added"
-    if "duration" in kinds and kinds & NUMBERS:
+    if "duration" in kinds and kinds & NUMBER_KINDS:
         return "; a duration as a number is .dt.total_seconds(), .dt.total_microseconds() and so on"
     return ""
 

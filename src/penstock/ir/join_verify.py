@@ -13,8 +13,8 @@ from penstock.ir.joins import Asof, Join, Joined, RollingJoin
 from penstock.ir.nodes import Object
 from penstock.types.arrow import kind_of
 from penstock.types.windows import (
-    ALGORITHMS,
     DIRECTIONS,
+    JOIN_ALGORITHMS,
     JOIN_KINDS,
     CarriedWindow,
     Count,
@@ -60,7 +60,7 @@ def _times(left: Object, right: Object) -> Iterator[str]:
 def _join(this: Object, body: Join, left: Object, right: Object) -> Iterator[str]:
     if body.how not in JOIN_KINDS:
         yield f"is a join of kind {body.how!r}"
-    if body.algorithm not in ALGORITHMS:
+    if body.algorithm not in JOIN_ALGORITHMS:
         yield f"joins by {body.algorithm!r}"
     if not isinstance(body.pairing, Lookup):
         yield from _times(left, right)

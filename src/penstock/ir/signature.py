@@ -35,7 +35,7 @@ _PARTS = {
     "spans": "look-backs", "subset": "columns", "exact": "exact matches", "within": "window",
 }  # fmt: skip
 _LENGTHS = ("within", "tolerance")
-LONGEST = 1 << 20
+LONGEST_SIGNATURE = 1 << 20
 _CONSTANT = ex.Column("?")
 
 
@@ -82,7 +82,9 @@ def _expression_text(expr: ex.Expr) -> str:
     texts: dict[int, str] = {}
     for node in ex.ordered(expr):
         text = _node_text(node, texts)
-        texts[id(node)] = text if len(text) <= LONGEST else f"[#,{hashlib.sha256(text.encode()).hexdigest()}]"
+        texts[id(node)] = (
+            text if len(text) <= LONGEST_SIGNATURE else f"[#,{hashlib.sha256(text.encode()).hexdigest()}]"
+        )
     return texts[id(expr)]
 
 

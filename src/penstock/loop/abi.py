@@ -77,7 +77,7 @@ class PaneScratch:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class PastResults:
     """Past results that a kernel reads: the first `kept` cells persist across calls; all start as `initial`."""
 
     values: str

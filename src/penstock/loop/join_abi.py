@@ -33,7 +33,7 @@ class JoinSpec:
 
 DIGIT_BITS = 8
 """Bits that one pass of the sort looks at: as many places to write to as the nearest cache has lines."""
-MOST_RUNS = 1024
+MOST_SORTED_RUNS = 1024
 """Sorted runs that one multi-way merge takes: its tree lies on the stack."""
 SPARE = 2
 """Places behind a table's own: one for the word whose mark is that of an empty slot, one for no word at all."""

@@ -59,7 +59,7 @@ BOOL = Type("bool", "bool", 1)
 I8, I16, I32, I64, I128 = (Type(f"i{bits}", "int", bits) for bits in (8, 16, 32, 64, 128))
 U8, U16, U32, U64 = (Type(f"u{bits}", "uint", bits) for bits in (8, 16, 32, 64))
 F32, F64 = (Type(f"f{bits}", "float", bits) for bits in (32, 64))
-TYPES = {dtype.name: dtype for dtype in (BOOL, I8, I16, I32, I64, I128, U8, U16, U32, U64, F32, F64)}
+MACHINE_TYPES = {dtype.name: dtype for dtype in (BOOL, I8, I16, I32, I64, I128, U8, U16, U32, U64, F32, F64)}
 
 COMPARISON = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 

@@ -16,7 +16,7 @@ from penstock.loop.nodes import (
     BOOL,
     COMPARISON,
     I64,
-    TYPES,
+    MACHINE_TYPES,
     U8,
     Assign,
     Atomic,
@@ -132,7 +132,7 @@ class _Checker:
         self._require(size <= MOST_LOCAL_BYTES, f"{size} bytes of local buffers do not fit the stack")
 
     def _type(self, type: Type) -> None:
-        known = TYPES.get(type.name)
+        known = MACHINE_TYPES.get(type.name)
         if known is not type and known != type:
             self._refuse(f"{type!r} is not a type of the loop IR")
 

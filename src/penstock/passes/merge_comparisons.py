@@ -3,7 +3,7 @@
     where k == 1 or k == 2 or … or k == 9         →  where k is in [1, 2, …, 9]
     where k != 1 and k != 2 and … and k != 9      →  where not (k is in [1, 2, …, 9])
 
-A list of any length costs one node, and a long one is looked up in a hash table. Chains shorter than `FEWEST` stay.
+A list of any length costs one node, and a long one is looked up in a hash table. Chains shorter than `FEWEST_COMPARISONS` stay.
 The operands of `and` and `or` are all evaluated, in any order, and comparisons cannot fail.
 """
 
@@ -20,7 +20,7 @@ from penstock.expr.typing import column_type
 from penstock.ir.nodes import Attach, Lookback, Object, Program, Reduce, Samples
 from penstock.types.arrow import kind_of, value_type
 
-FEWEST = 9
+FEWEST_COMPARISONS = 9
 _WHOLE = {"int", "uint"}
 
 _Key = tuple[Column, pa.DataType]  # a column, and the type of the literals that it is compared with
@@ -89,7 +89,11 @@ def _listed(whole: Call, schema: pa.Schema, done: set[Expr]) -> Expr:
     values: dict[_Key, dict[Literal, None]] = {}
     for key, found in tests.values():
         values.setdefault(key, {}).update(dict.fromkeys(found))
-    long = {key: _list(key, found, whole.function) for key, found in values.items() if len(found) >= FEWEST}
+    long = {
+        key: _list(key, found, whole.function)
+        for key, found in values.items()
+        if len(found) >= FEWEST_COMPARISONS
+    }
     if not long:
         return whole
     merged = (long.get(tests[operand][0], operand) if operand in tests else operand for operand in operands)

@@ -22,10 +22,10 @@ from penstock.types.windows import (
     windows_overlap,
 )
 
-LAZY = ("npj", "prj", "mway", "mpass")
+LAZY_ALGORITHMS = ("npj", "prj", "mway", "mpass")
 LISTS, SORTED = "lists per key", "sorted partitions"
-AT_REST = "data at rest comes in one push"
-EAGER = ("shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
+REASON_AT_REST = "data at rest comes in one push"
+EAGER_ALGORITHMS = ("shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
 
 ALIKE = Assumption(
     "neither side has 16 times the rows of the other",
@@ -37,7 +37,9 @@ def is_eager(body: ir.Body) -> bool:
     """Whether a join over unbounded input gives pairs as rows arrive: an eager algorithm, or a target it is best for."""
     match body:
         case jn.Join(pairing=InWindow(left=TimeWindow() as left, right=right)) if body.on and left == right:
-            wanted = body.algorithm in EAGER or (body.algorithm == "auto" and body.optimise != "throughput")
+            wanted = body.algorithm in EAGER_ALGORITHMS or (
+                body.algorithm == "auto" and body.optimise != "throughput"
+            )
             return wanted and left.size <= left.every
         case _:
             return False
@@ -70,7 +72,7 @@ def join_choices(body: jn.Join, left: ir.Object, right: ir.Object, mode: Mode) -
 
 def held_rows(left: pa.Schema, right: pa.Schema, where: Expr | None, mode: Mode) -> Choice:
     """Choose how rows are held: in lists per key between pushes, or sorted when results are due."""
-    obstacle = _no_lists(left, right, where) if mode == "unbounded" else AT_REST
+    obstacle = _no_lists(left, right, where) if mode == "unbounded" else REASON_AT_REST
     if obstacle is not None:
         return Choice("held", SORTED, "rows are partitioned by key and sorted", (Rejected(LISTS, obstacle),))
     rejected = Rejected(SORTED, "each push would read every row held")
@@ -85,7 +87,7 @@ def held_states(
         body.reductions, right.schema
     )
     if mode == "bounded":
-        obstacle = AT_REST
+        obstacle = REASON_AT_REST
     if obstacle is not None:
         return Choice("held", SORTED, "rows are partitioned by key and sorted", (Rejected(LISTS, obstacle),))
     reason = "right rows enter and leave the aggregate of their key in order of time"

@@ -78,7 +78,7 @@ def differences(before: Node, after: Node) -> list[Difference]:
     why = {choice.what: choice.reason for choice in after.choices}
     return [
         Difference(what, read(before.op), read(after.op), why.get(what, usual))
-        for what, (read, usual) in CHOICES.items()
+        for what, (read, usual) in DECISIONS.items()
         if read(before.op) != read(after.op)
     ]
 
@@ -88,7 +88,7 @@ def _flags(op: PaneAggregate) -> str:
 
 
 # The choices that a run may change: how the plan shows each, and the usual reason to change it.
-CHOICES: dict[str, tuple[Callable[[PaneAggregate], str], str]] = {
+DECISIONS: dict[str, tuple[Callable[[PaneAggregate], str], str]] = {
     "filter order": (lambda op: show_order(op.order), "the cheapest for the rows that pass each conjunct"),
     "null flags": (_flags, "no null came of late, and no state holds one"),
     "sums": (lambda op: "128 bits" if op.wide else "64 bits", "all sums fit 62 bits"),

@@ -22,7 +22,7 @@ BY_ARROW = 8.0
 READ_TEXT = 4.0
 GATHER_TEXT = 12.0
 GATHER_NUMBER = 1.5
-STEP = 0.25  # a node of an expression in a kernel
+NODE_COST = 0.25  # a node of an expression in a kernel
 
 _REGULAR_EXPRESSIONS = frozenset({"matches", "count_matches", "replace_matches", "extract", "find"})
 _BY_ARROW = frozenset(
@@ -90,15 +90,15 @@ def kernel_cost(expr: ex.Expr, schema: pa.Schema) -> float:
 def _step(node: ex.Expr, schema: pa.Schema) -> float:
     match node:
         case ex.Column(name=name):
-            return READ_TEXT if is_text(schema.field(name).type) else STEP
+            return READ_TEXT if is_text(schema.field(name).type) else NODE_COST
         case ex.Literal():
             return 0.0
         case ex.IsIn(values=values):
-            return STEP * len(values)
+            return NODE_COST * len(values)
         case ex.Call(function=function):
-            return STEP * _DEAR.get(function, 1)
+            return NODE_COST * _DEAR.get(function, 1)
         case _:
-            return STEP
+            return NODE_COST
 
 
 def host_cost(expr: ex.Expr, schema: pa.Schema) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log
 
-BUCKETS = 256
+KEY_BUCKETS = 256
 HITTER = 1 / 16  # share of the rows from which on a key is a heavy hitter
 # What the profile holds for the sample as a whole: rows, those with a time before the row above, and runs of equal keys.
 SAMPLE_WORDS = 3
@@ -61,7 +61,7 @@ class ProfileLayout:
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", self.registers + (BUCKETS if self.keys else 0))
+        object.__setattr__(self, "size", self.registers + (KEY_BUCKETS if self.keys else 0))
 
     def conjunct(self, number: int) -> int:
         """The place of a conjunct's counts."""
@@ -88,7 +88,7 @@ class ProfileLayout:
     @property
     def registers(self) -> int:
         """The place of the registers that estimate the number of distinct keys."""
-        return self.buckets + (BUCKETS * BUCKET_WORDS if self.keys else 0)
+        return self.buckets + (KEY_BUCKETS * BUCKET_WORDS if self.keys else 0)
 
     def start(self) -> list[int]:
         """The words before the first row."""

@@ -16,12 +16,12 @@ from penstock.physical.nodes import (
 )
 
 Definitions = dict[str, ex.Expr]
-PARTS = (".rows", ".frames", ".plain")  # nodes that are parts of one object
+NODE_PARTS = (".rows", ".frames", ".plain")  # nodes that are parts of one object
 
 
 def object_of(node: Node) -> str:
     """Return the name of the temporal object that a node is, or is a part of."""
-    part = next((suffix for suffix in PARTS if node.id.endswith(suffix)), "")
+    part = next((suffix for suffix in NODE_PARTS if node.id.endswith(suffix)), "")
     return node.id.removesuffix(part)
 
 
@@ -31,7 +31,7 @@ def definitions(node: Node, plan: Plan) -> Definitions:
     w1.rows: Rows computes arg1: p * q    →  {arg1: p * q}
     w1.frames: SortedWindows sum(arg1)    →  {arg1: p * q, reduced0: sum(p * q)}
     """
-    if not node.id.endswith(PARTS):
+    if not node.id.endswith(NODE_PARTS):
         return {}
     match node.op:
         case Rows(fields=fields):

@@ -35,9 +35,9 @@ from penstock.plan.schema import schema_of
 from penstock.plan.verify import verify
 from penstock.types.arrow import parse_type
 
-VERSION = 2
+PLAN_VERSION = 2
 _VERSION = "penstock-plan"
-MOST_NODES = 1_000_000
+MOST_PLAN_NODES = 1_000_000
 _LARGEST = 1 << 64
 
 Function = Callable[..., Any]
@@ -55,7 +55,9 @@ def encode(plan: Plan) -> tuple[str, tuple[Function, ...]]:
     writer = _Writer()
     for node in ordered(plan):  # inputs first: recursion would be as deep as the plan
         writer.place(node)
-    text = json.dumps({_VERSION: VERSION, "nodes": writer.nodes, "root": writer.place(plan)}, allow_nan=False)
+    text = json.dumps(
+        {_VERSION: PLAN_VERSION, "nodes": writer.nodes, "root": writer.place(plan)}, allow_nan=False
+    )
     return text, tuple(writer.functions)
 
 
@@ -195,11 +197,11 @@ class _Reader:
     def plan(self, document: Any) -> Plan:
         if not isinstance(document, dict) or _VERSION not in document:
             raise PlanError("the text is not a plan; Stream.to_json() writes one")
-        if document[_VERSION] != VERSION:
+        if document[_VERSION] != PLAN_VERSION:
             raise PlanError(
                 "the plan was written by another version of Penstock; use the same version on driver and executors"
             )
-        if len(document["nodes"]) > MOST_NODES:
+        if len(document["nodes"]) > MOST_PLAN_NODES:
             _refuse("it is too large")
         for node in document["nodes"]:
             self._node(node)

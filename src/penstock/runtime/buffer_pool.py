@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 SMALLEST, LARGEST = 1 << 18, 1 << 25  # bytes of a block: allocators reuse smaller ones; larger ones are freed
-MOST = 1 << 26  # bytes of all pooled blocks
+MOST_POOLED_BYTES = 1 << 26  # bytes of all pooled blocks
 PAGE = 4096
 # Arrays begin at different offsets of a page, APART bytes from one to the next: kernels that read several arrays in
 # step then find them in different sets of the L1 cache, where a way predictor would confuse equal offsets.
@@ -29,7 +29,7 @@ class BufferPool:
     release at any point. So there is no lock that could stay locked, only operations that the interpreter runs atomically.
     """
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MOST_POOLED_BYTES) -> None:
         self.most = most
         self._blocks: dict[int, pa.Buffer] = {}  # by address
 

@@ -15,7 +15,7 @@ DEFAULT_TASK_BYTES = 1 << 20
 AGGREGATORS = ("recompute", "two-stacks", "subtract-on-evict")
 MOST_THREADS = 4_096
 SHARES = 16  # morsels per thread: the last one bounds the time other threads idle
-MOST_ROWS = 1 << 30  # kernels number the rows of a task in 32 bits
+MOST_TASK_ROWS = 1 << 30  # kernels number the rows of a task in 32 bits
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Engine:
 
     def task_rows(self, row_bytes: int) -> int:
         """The number of rows in `task_bytes`."""
-        return min(max(self.task_bytes // max(row_bytes, 1), 1), MOST_ROWS)
+        return min(max(self.task_bytes // max(row_bytes, 1), 1), MOST_TASK_ROWS)
 
     def slices(self, rows: int, row_bytes: int) -> Iterator[tuple[int, int]]:
         """Cut rows into tasks of at least `task_bytes`, in a contiguous range per thread.
@@ -98,8 +98,8 @@ def _stretch(begin: int, end: int, least: int, alone: bool) -> Iterator[tuple[in
     A single thread takes all rows at once.
     """
     half = end if alone else begin + (end - begin) // 2
-    step = min(max(least, (end - begin) // SHARES), MOST_ROWS)
-    yield from pairwise([*range(begin, half, MOST_ROWS), *range(half, end, step), end])
+    step = min(max(least, (end - begin) // SHARES), MOST_TASK_ROWS)
+    yield from pairwise([*range(begin, half, MOST_TASK_ROWS), *range(half, end, step), end])
 
 
 def _is_count(given: object) -> bool:

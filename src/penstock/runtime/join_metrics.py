@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-BUCKETS = 64
+LATENCY_BUCKETS = 64
 
 
 FINEST = 1e-6  # seconds; bucket b holds latencies below FINEST * 2^(b / 2)
@@ -38,7 +38,7 @@ class JoinMetrics:
     pairs: int = 0
     seconds: float = 0.0
     progress: list[tuple[float, int]] = field(default_factory=list)
-    buckets: np.ndarray = field(default_factory=lambda: np.zeros(BUCKETS, np.int64))
+    buckets: np.ndarray = field(default_factory=lambda: np.zeros(LATENCY_BUCKETS, np.int64))
 
     @property
     def throughput(self) -> float:
@@ -50,7 +50,7 @@ class JoinMetrics:
         if not self.pairs:
             return 0.0
         bucket = int(np.searchsorted(np.cumsum(self.buckets), quantile * self.pairs))
-        return float(FINEST * 2 ** (min(bucket, BUCKETS - 1) / 2))
+        return float(FINEST * 2 ** (min(bucket, LATENCY_BUCKETS - 1) / 2))
 
     def time_to(self, part: float) -> float:
         """Return the seconds until this fraction of the pairs had been emitted."""
@@ -59,7 +59,7 @@ class JoinMetrics:
     def add(self, now: float, waits: np.ndarray) -> None:
         """Record pairs emitted now, and the latency of each."""
         steps = np.ceil(2 * np.log2(np.maximum(waits, FINEST) / FINEST)).astype(np.int64)
-        self.buckets += np.bincount(np.minimum(steps, BUCKETS - 1), minlength=BUCKETS)
+        self.buckets += np.bincount(np.minimum(steps, LATENCY_BUCKETS - 1), minlength=LATENCY_BUCKETS)
         self.pairs += len(waits)
         self.seconds = now
         self.progress.append((now, self.pairs))
@@ -67,7 +67,7 @@ class JoinMetrics:
     def add_all(self, now: float, pairs: int) -> None:
         """Record pairs emitted in one batch, with all rows present from the beginning."""
         step = max(math.ceil(2 * math.log2(max(now, FINEST) / FINEST)), 0)
-        self.buckets[min(step, BUCKETS - 1)] += pairs
+        self.buckets[min(step, LATENCY_BUCKETS - 1)] += pairs
         self.pairs += pairs
         self.progress.append((now, self.pairs))
 
@@ -92,7 +92,7 @@ class JoinReport:
     paths: dict[str, int] = field(default_factory=dict)
     chosen: ChosenAlgorithm | None = None
     progress: list[tuple[float, int]] = field(default_factory=list)
-    buckets: np.ndarray = field(default_factory=lambda: np.zeros(BUCKETS, np.int64))
+    buckets: np.ndarray = field(default_factory=lambda: np.zeros(LATENCY_BUCKETS, np.int64))
 
     def add(self, chosen: ChosenAlgorithm, window: JoinMetrics, windows: int = 1) -> None:
         """Add a complete window, or several that were joined in one call."""

@@ -7,12 +7,12 @@ from itertools import islice
 
 import pyarrow as pa
 
-ENOUGH = 1 << 18  # rows; their processing far exceeds the cost of a push
+COALESCED_ROWS = 1 << 18  # rows; their processing far exceeds the cost of a push
 SINGLY = 8
 
 
 def gathered(
-    batches: Iterable[pa.RecordBatch], singly: int = SINGLY, enough: int = ENOUGH
+    batches: Iterable[pa.RecordBatch], singly: int = SINGLY, enough: int = COALESCED_ROWS
 ) -> Iterator[pa.RecordBatch]:
     """Concatenate adjacent batches of one schema up to `enough` rows. The first `singly` pass unchanged, for early results.
 

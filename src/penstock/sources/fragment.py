@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
 from penstock.errors import SourceError
-from penstock.sources.paths import FORMATS, Partition
+from penstock.sources.paths import FILE_FORMATS, Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _checked(given: dict[str, object]) -> Fragment:
             "deletes": list(deletes),
             "renamed": list(renamed),
             **rest,
-        } if not rest and format in FORMATS:
+        } if not rest and format in FILE_FORMATS:
             range_ = None if groups is None else (int(groups[0]), int(groups[1]))
             values = tuple(
                 (_text(name), None if value is None else _text(value)) for name, value in partition

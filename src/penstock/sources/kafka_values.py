@@ -26,7 +26,7 @@ from penstock.sources.text_formats import json_checks
 from penstock.types.choices import one_of
 
 _AVRO = ("avro", "avro-registry")
-FORMATS = ("json", "arrow", *_AVRO)
+VALUE_FORMATS = ("json", "arrow", *_AVRO)
 _NEWLINE, _OPEN, _CLOSE = b"\n{}"
 _value = methodcaller("value")
 
@@ -69,8 +69,10 @@ class Decoder:
     value_schema: str | None = None
 
     def __post_init__(self) -> None:
-        if not one_of(self.format, FORMATS):
-            raise SourceError(f"values of Kafka are read as {' or '.join(FORMATS)}, not as {self.format!r}")
+        if not one_of(self.format, VALUE_FORMATS):
+            raise SourceError(
+                f"values of Kafka are read as {' or '.join(VALUE_FORMATS)}, not as {self.format!r}"
+            )
         if (self.format in _AVRO) != (self.value_schema is not None):
             raise SourceError(
                 f"{' and '.join(_AVRO)} need value_schema=, the schema that values were written with, "

@@ -19,7 +19,7 @@ from penstock.errors import PenstockError, SourceError
 from penstock.sources.dataset import Files, open_files
 from penstock.sources.fragment import Fragment
 from penstock.sources.malformed import Arrived
-from penstock.sources.paths import FORMATS, FoundFile, NoFilesError, find, fixed
+from penstock.sources.paths import FILE_FORMATS, FoundFile, NoFilesError, find, fixed
 from penstock.sources.readers import TEXT
 from penstock.sources.store_paths import fixed_part
 from penstock.storage.access import LOCAL, Access
@@ -156,9 +156,9 @@ def live_files(
     if schema is None or format is None:
         known = _first(where, format, schema, access)
         schema, format = known.schema, known.format
-    if not one_of(format, FORMATS):
+    if not one_of(format, FILE_FORMATS):
         raise SourceError(
-            f"there is no format {format!r} of files that appear; there are {', '.join(FORMATS)}"
+            f"there is no format {format!r} of files that appear; there are {', '.join(FILE_FORMATS)}"
         )
     return LiveFiles(where, format, checked(schema), poll, stop_after, most_files, clock or Clock(), access)
 

@@ -18,7 +18,7 @@ from penstock.sources.parquet_footers import Footer
 from penstock.sources.prefetch import read
 from penstock.sources.read_errors import reading
 from penstock.sources.readers import TEXT
-from penstock.sources.text import BLOCK, TextReader
+from penstock.sources.text import TEXT_BLOCK, TextReader
 from penstock.storage.access import LOCAL, Access
 from penstock.types.windows import Steps
 
@@ -33,7 +33,7 @@ class LiveReader:
     columns: tuple[str, ...]
     time: str
     on_bad: str
-    block: int = BLOCK
+    block: int = TEXT_BLOCK
     steps: Steps | None = None
     access: Access = LOCAL
 

@@ -18,10 +18,12 @@ from penstock.sources.parquet_footers import leaf_of, legacy_times, open_parquet
 from penstock.sources.valid_values import with_valid_values
 from penstock.types.arrow import kind_of, width_of
 
-RUN = 1 << 20  # rows of small row groups decoded together: opening a file costs as much as thousands of rows
-LARGEST = 1 << 22  # rows of a row group decoded at once; longer ones are decoded in parts
+DECODED_RUN = (
+    1 << 20
+)  # rows of small row groups decoded together: opening a file costs as much as thousands of rows
+LARGEST_ROW_GROUP = 1 << 22  # rows of a row group decoded at once; longer ones are decoded in parts
 HELD = 1 << 29  # bytes decoded at once, so fewer rows of wide tables
-WORTH = 1 << 20  # rows of a scan below which loading Polars costs more than it saves
+ROWS_WORTH_POLARS = 1 << 20  # rows of a scan below which loading Polars costs more than it saves
 WORTH_ALONE = 1 << 17  # rows of a fragment that is likely one of many
 
 _TEXT = 32  # estimated bytes of a variable-width value
@@ -46,14 +48,14 @@ def decode(
     numbers: Sequence[int],
     columns: Sequence[str],
     decoder: str,
-    most: int = LARGEST,
+    most: int = LARGEST_ROW_GROUP,
     legacy_unit: str | None = None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Decode columns of some row groups, in order, at most `most` rows at a time. Yields the number of the first row and a batch."""
     starts = starts_of(metadata)
     polars = decoder == "polars" and _readable(metadata, columns, numbers)
     with open_parquet(path, metadata, legacy_unit) as file:
-        for run in runs_of(metadata, numbers, min(RUN, most)):
+        for run in runs_of(metadata, numbers, min(DECODED_RUN, most)):
             start, rows = starts[run[0]], starts[run[-1] + 1] - starts[run[0]]
             fast = polars and rows <= most
             made = _by_polars(path, start, rows, file.schema_arrow, columns) if fast else None
@@ -90,7 +92,7 @@ def _by_arrow(
 
 def most_rows(schema: pa.Schema, columns: Sequence[str]) -> int:
     """Return the number of rows of some columns that may be in memory at once."""
-    return max(min(LARGEST, HELD // row_bytes(schema, columns)), 1)
+    return max(min(LARGEST_ROW_GROUP, HELD // row_bytes(schema, columns)), 1)
 
 
 def row_bytes(schema: pa.Schema, columns: Sequence[str]) -> int:
@@ -98,7 +100,7 @@ def row_bytes(schema: pa.Schema, columns: Sequence[str]) -> int:
     return max(sum(width_of(schema.field(name).type) or _TEXT for name in columns), 1)
 
 
-def decoder_for(rows: int | None, worth: int = WORTH) -> str:
+def decoder_for(rows: int | None, worth: int = ROWS_WORTH_POLARS) -> str:
     """Choose the decoder for a number of rows; Polars pays off from `worth` rows on."""
     pays = rows is not None and rows >= worth
     return "polars" if pays and find_spec("polars") is not None else "arrow"

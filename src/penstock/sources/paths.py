@@ -28,7 +28,7 @@ from penstock.types.choices import one_of
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Partition = tuple[tuple[str, str | None], ...]
 
-FORMATS = ("parquet", "arrow", "csv", "json")
+FILE_FORMATS = ("parquet", "arrow", "csv", "json")
 TABLES = ("delta", "iceberg")
 
 _SUFFIXES = {
@@ -226,8 +226,10 @@ def _inferred(texts: Sequence[str | None]) -> pa.DataType:
 def format_of(found: Sequence[FoundFile], given: str | None) -> str:
     """Return the format of files, from their names unless it is given."""
     if given is not None:
-        if not one_of(given, FORMATS):
-            raise SourceError(f"there is no format {given!r:.60}; there are {', '.join(FORMATS + TABLES)}")
+        if not one_of(given, FILE_FORMATS):
+            raise SourceError(
+                f"there is no format {given!r:.60}; there are {', '.join(FILE_FORMATS + TABLES)}"
+            )
         return given
     first = _by_suffix(found[0].path)
     for file in found:
@@ -243,5 +245,7 @@ def _by_suffix(path: str) -> str:
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     known = [suffix for suffix in suffixes if suffix in _SUFFIXES]
     if not known:
-        raise SourceError(f"the name {path!r} does not tell the format; give format={'|'.join(FORMATS)!r}")
+        raise SourceError(
+            f"the name {path!r} does not tell the format; give format={'|'.join(FILE_FORMATS)!r}"
+        )
     return _SUFFIXES[known[-1]]

@@ -22,8 +22,8 @@ from penstock.sources.conform import conformer
 from penstock.sources.fragment import Fragment, joined
 from penstock.sources.malformed import Malformed
 from penstock.sources.parquet_decode import (
+    DECODED_RUN,
     HELD,
-    RUN,
     WORTH_ALONE,
     decode,
     decoder_for,
@@ -37,9 +37,9 @@ from penstock.sources.paths import require_file
 from penstock.sources.read_errors import unreadable
 from penstock.sources.row_deletes import left, unpacked
 from penstock.sources.stored_row_groups import CONNECTIONS
-from penstock.sources.stored_row_groups import RUN as STORED_RUN
+from penstock.sources.stored_row_groups import FETCHED_RUN as STORED_RUN
 from penstock.sources.stored_row_groups import decoded as decoded_from_store
-from penstock.sources.text import BLOCK, TextReader
+from penstock.sources.text import TEXT_BLOCK, TextReader
 from penstock.sources.time_pruning import in_steps
 from penstock.sources.value_ranges import Range, may_pass
 from penstock.storage.access import LOCAL, Access
@@ -55,7 +55,7 @@ def read(
     decoder: str | None = None,
     steps: Steps | None = None,
     malformed: Malformed | None = None,
-    block: int = BLOCK,
+    block: int = TEXT_BLOCK,
     access: Access = LOCAL,
 ) -> Iterator[pa.RecordBatch]:
     """Read the named columns of a fragment, in the types of the schema and in row order.
@@ -212,7 +212,7 @@ def read_ahead(
     names = list(schema.names if columns is None else columns)
     workers = threads or len(os.sched_getaffinity(0))
     afar = bool(fragments) and access.reaches(fragments[0].path)
-    workers, run = (max(workers, CONNECTIONS), STORED_RUN) if afar else (workers, RUN)
+    workers, run = (max(workers, CONNECTIONS), STORED_RUN) if afar else (workers, DECODED_RUN)
     decoder = decoder_for(sum(fragment.rows or 0 for fragment in fragments))
     most = most_rows(schema, names)
     # Wide rows are prefetched less far, whatever the number of threads.

@@ -21,7 +21,7 @@ from penstock.storage.store import Buffer, Span
 
 T = TypeVar("T")
 
-RUN = 1 << 17  # rows of small row groups fetched together
+FETCHED_RUN = 1 << 17  # rows of small row groups fetched together
 CONNECTIONS = 16  # fetches of a scan at one time
 _AHEAD = 4  # fetches of a task of Spark at one time, of which an executor runs several
 _GAP = 1 << 20  # bytes between two columns that cost less to fetch than another request

@@ -22,7 +22,7 @@ from penstock.sources.text_checks import not_a
 from penstock.sources.text_formats import BOM, Csv, Format, JsonLines, csv_head
 from penstock.storage.access import LOCAL, Access
 
-BLOCK = 1 << 22  # bytes of text decoded at once
+TEXT_BLOCK = 1 << 22  # bytes of text decoded at once
 _SMALL = 1 << 16  # bytes of a part whose records are checked one by one
 _PARTS = 16  # parts into which a failing text is divided
 _LONGEST = 1 << 25  # bytes of a quoted text; a longer one has an unclosed quote
@@ -38,7 +38,7 @@ class TextReader:
     format: str
     schema: pa.Schema
     time: str | None = None
-    block: int = BLOCK
+    block: int = TEXT_BLOCK
     access: Access = LOCAL
 
     def __call__(self, path: str) -> Iterator[Decoded]:

@@ -10,7 +10,7 @@ from typing import Any
 Struct = dict[int, Any]
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
-MORE = 128  # a byte from this value on is followed by another of the same number
+CONTINUED = 128  # a byte from this value on is followed by another of the same number
 LONGEST_NUMBER = 10  # bytes of a 64-bit number
 
 _DEEPEST = 12
@@ -28,8 +28,8 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
         if place >= len(data):
             break
         byte = data[place]
-        value |= (byte & (MORE - 1)) << shift
-        if byte < MORE:
+        value |= (byte & (CONTINUED - 1)) << shift
+        if byte < CONTINUED:
             return value, place + 1
         shift += 7
     raise DamagedError("a number does not end")

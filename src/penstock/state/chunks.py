@@ -16,10 +16,10 @@ from penstock.runtime.buffers import indices, values_view
 from penstock.state.hashing import key_hashes, time_words
 from penstock.state.state_table import StateTable, seen
 
-MOST_BYTES = 1 << 20
+MOST_CHUNK_BYTES = 1 << 20
 
 
-def cut(kept: StateTable, most: int = MOST_BYTES) -> dict[str, pa.Table]:
+def cut(kept: StateTable, most: int = MOST_CHUNK_BYTES) -> dict[str, pa.Table]:
     """The chunks of a table by the bit prefix of their rows' words. An empty table yields no chunks."""
     table = _in_order(kept)
     if table.num_rows == 0:

@@ -24,7 +24,7 @@ import pyarrow.ipc
 from penstock.errors import StateError
 
 # Increase it whenever the saved form of the same state changes, including the form of a stage's rows.
-VERSION = 3
+STATE_VERSION = 3
 
 _MAGIC = b"PENSTOCK\x00STATE\r\n\n"
 _HEAD = struct.Struct(f"<{len(_MAGIC)}sIQ")
@@ -47,7 +47,7 @@ class Manifest:
     def encode(self) -> bytes:
         listed = [[name, length, digest] for name, (length, digest) in self.chunks.items()]
         body = json.dumps({"query": dict(self.query), "chunks": listed}).encode()
-        head = _HEAD.pack(_MAGIC, VERSION, len(body)) + body
+        head = _HEAD.pack(_MAGIC, STATE_VERSION, len(body)) + body
         return head + hashlib.sha256(head).digest()
 
     def check(self, name: str, data: bytes, where: str) -> None:
@@ -80,9 +80,9 @@ def decode_manifest(data: bytes, where: str) -> tuple[Manifest, int]:
     if len(data) < _HEAD.size or not data.startswith(_MAGIC):
         raise StateError(f"{where} is not a saved state, or is cut short; {INSTEAD}")
     _, version, length = _HEAD.unpack_from(data)
-    if version != VERSION:
+    if version != STATE_VERSION:
         raise StateError(
-            f"{where} has version {version} of the format, and this Penstock reads version {VERSION}; "
+            f"{where} has version {version} of the format, and this Penstock reads version {STATE_VERSION}; "
             "go on with the Penstock that saved it, or start the query anew"
         )
     end = _HEAD.size + length

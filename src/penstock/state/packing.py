@@ -21,7 +21,7 @@ from penstock.state.format import decode_table, encode_table
 # Between two tasks the JVM copies a payload about ten times, one value at a time, so smaller payloads arrive sooner.
 COMPRESSION = "lz4"
 
-WORTH = 1 << 12  # rows from which packing each column is faster than compressing the table
+ROWS_WORTH_PACKING = 1 << 12  # rows from which packing each column is faster than compressing the table
 
 _SCHEMA, _BASES = b"penstock schema", b"penstock bases"
 _PAIR = 16  # bytes of a 128-bit integer, which is packed as two 64-bit columns
@@ -34,7 +34,7 @@ def pack(table: pa.Table, compression: str | None = COMPRESSION) -> bytes:
     """Write a table for `unpack`. A table that cannot be packed is written with `compression`."""
     whole = table.combine_chunks()
     columns = [column.chunk(0) for column in whole.columns if column.num_chunks == 1]
-    few = table.num_rows < WORTH or len(columns) < table.num_columns
+    few = table.num_rows < ROWS_WORTH_PACKING or len(columns) < table.num_columns
     if few or not columns or not all(map(_packable, columns)):
         return encode_table(table, compression)
     made = [_packed(partition) for column in columns for partition in _partitions(column)]

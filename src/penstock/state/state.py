@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.atomic_write import replace_file
 from penstock.errors import StateError
-from penstock.state.chunks import MOST_BYTES, cut
+from penstock.state.chunks import MOST_CHUNK_BYTES, cut
 from penstock.state.differences import require_same
 from penstock.state.format import INSTEAD, Manifest, decode_file, decode_manifest, encode_file
 from penstock.state.packing import pack, unpack
@@ -56,7 +56,7 @@ class State:
         self._query, self._chunks = dict(query), dict(chunks)
 
     @staticmethod
-    def of(query: Mapping[str, str], kept: Mapping[str, StateTable], most: int = MOST_BYTES) -> State:
+    def of(query: Mapping[str, str], kept: Mapping[str, StateTable], most: int = MOST_CHUNK_BYTES) -> State:
         """Build a state from state tables by name, in chunks of at most `most` bytes."""
         chunks = {
             f"{name}:{bits}" if bits else name: pack(part, None)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.errors import SchemaMismatchError
 
-UNITS = ("s", "ms", "us", "ns")
+TIME_UNITS = ("s", "ms", "us", "ns")
 SCHEMA_EXAMPLE = '{"ts": "timestamp[us]", "value": "int64"}'
 
 _NAMED: dict[str, Callable[[], pa.DataType]] = {
@@ -293,7 +293,7 @@ def tick_unit(dtype: pa.DataType) -> str | None:
 
 def finer(first: str, second: str) -> str:
     """Return the finer of two units."""
-    order = ("d", *UNITS)
+    order = ("d", *TIME_UNITS)
     return max(first, second, key=order.index)
 
 

@@ -39,11 +39,11 @@ from penstock.types.windows import Calendar, CalendarStep
 
 Ticks = npt.NDArray[np.int64]
 
-DAY = 86_400
+DAY_SECONDS = 86_400
 FIRST_YEAR, LAST_YEAR = 1, 9999
 # `zoneinfo` has no list of transitions, so we probe offsets often enough that no two transitions fall between two
 # probes: the two closest in the tz database are four days apart (a test checks).
-PROBE = 2 * DAY
+PROBE = 2 * DAY_SECONDS
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIXED = re.compile(r"([+-])([01]\d|2[0-3]):([0-5]\d)")

@@ -108,7 +108,7 @@ class Steps:
 JOIN_TIME = "join_time"
 JOIN_KINDS = ("inner", "left", "right", "full", "semi", "anti")
 DIRECTIONS = ("backward", "forward", "nearest")
-ALGORITHMS = ("auto", "npj", "prj", "mway", "mpass", "shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
+JOIN_ALGORITHMS = ("auto", "npj", "prj", "mway", "mpass", "shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
 TARGETS = ("throughput", "latency", "progress")
 LEFT_ROW_KINDS = ("semi", "anti")  # these return left rows unchanged
 

@@ -125,7 +125,7 @@ def test_what_waits_is_one_task_of_neighbouring_batches() -> None:
 def test_results_that_nobody_takes_are_an_error_of_the_push_that_would_wait_for_ever(
     monkeypatch: Any,
 ) -> None:
-    monkeypatch.setattr("penstock.api.background_worker.RESULT_ROWS", 4)
+    monkeypatch.setattr("penstock.api.background_worker.WAITING_RESULT_ROWS", 4)
     live = EVENTS.filter(pk.col("v") > 0).open(background=True, queue_rows=4, max_delay="0s")
 
     def push_on() -> None:

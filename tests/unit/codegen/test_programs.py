@@ -19,7 +19,7 @@ from penstock.loop.nodes import (
     I16,
     I32,
     I64,
-    TYPES,
+    MACHINE_TYPES,
     U8,
     U16,
     U32,
@@ -107,7 +107,7 @@ def test_a_return_leaves_every_loop(wanted: int) -> None:
     agree(search(), {"x": np.array([2, 3, 5, 7]), "n": 4, "wanted": wanted})
 
 
-@pytest.mark.parametrize("type", [kind for kind in TYPES.values() if kind.bits <= 64], ids=str)
+@pytest.mark.parametrize("type", [kind for kind in MACHINE_TYPES.values() if kind.bits <= 64], ids=str)
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_scalars_of_every_type_cross_the_frame(type: Type, data: st.DataObject) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from penstock.codegen.cache import KernelCache
 from penstock.codegen.native import compile_kernel
 from penstock.codegen.optimisation_level import OptimisationLevel
-from penstock.codegen.tiers import LARGEST, ORDINARY, TieredKernel, best_level
+from penstock.codegen.tiers import LARGEST_OPTIMISED, ORDINARY, TieredKernel, best_level
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, Kernel
 
@@ -71,7 +71,7 @@ def test_the_patience_grows_with_the_length_of_a_kernel() -> None:
 
 
 def test_a_kernel_too_long_to_optimise_keeps_its_first_code() -> None:
-    later, kernel = Later(), total(LARGEST)
+    later, kernel = Later(), total(LARGEST_OPTIMISED)
     run = TieredKernel(kernel, patience=0.0, clock=ticking(), start=later)
     assert (run(ARGUMENTS), later.work, run.effort) == (4950, [], OptimisationLevel.QUICK)
     assert best_level(kernel) is OptimisationLevel.QUICK

@@ -18,7 +18,7 @@ from penstock.loop.nodes import (
     F64,
     I64,
     I128,
-    TYPES,
+    MACHINE_TYPES,
     U8,
     Binary,
     Bitcast,
@@ -41,7 +41,7 @@ from penstock.loop.verify import BINARY_OPS, GROUP_OPS, OVERFLOW_OPS, UNARY_OPS
 from tests.unit.codegen.compare import agree, array, both, zeros
 from tests.unit.codegen.numbers_of import numbers
 
-ALL = sorted(TYPES.values(), key=str)
+ALL = sorted(MACHINE_TYPES.values(), key=str)
 WHOLE = [type for type in ALL if type.kind in ("int", "uint")]
 Results = dict[str, Value]
 FEW = settings(max_examples=15, deadline=None)

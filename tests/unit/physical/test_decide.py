@@ -10,7 +10,7 @@ import pytest
 import penstock as pk
 from penstock.physical.decide import StateProfile, decide, differences
 from penstock.physical.nodes import Node, PaneAggregate
-from penstock.physical.profile import BUCKETS, Profile, ProfileLayout, distinct
+from penstock.physical.profile import KEY_BUCKETS, Profile, ProfileLayout, distinct
 from penstock.physical.specialise import PaneProfile, specialise
 from penstock.runtime.adapt.machine import Machine
 
@@ -66,7 +66,7 @@ def test_a_reason_names_what_was_seen() -> None:
 
 def test_distinct_values_are_estimated_within_a_fifth() -> None:
     for many in (1, 10, 1_000, 100_000):
-        registers = [0] * BUCKETS
+        registers = [0] * KEY_BUCKETS
         for number in range(many):
             mixed = (number * 0x9E3779B97F4A7C15 & (1 << 64) - 1) ^ (number >> 3)
             mixed = mixed * 0xBF58476D1CE4E5B9 & (1 << 64) - 1
@@ -86,4 +86,4 @@ def test_an_untouched_layout_reads_as_an_empty_profile() -> None:
         (),
         0.0,
     )
-    assert len(profile.conjuncts) == 2 and len(profile.histogram) == BUCKETS
+    assert len(profile.conjuncts) == 2 and len(profile.histogram) == KEY_BUCKETS

@@ -181,6 +181,6 @@ def test_a_damaged_plan_is_refused_or_is_another_plan(data: st.DataObject) -> No
 
 
 def test_the_version_is_checked() -> None:
-    text = encode_alone(EVENTS.plan).replace(f'"penstock-plan": {codec.VERSION}', '"penstock-plan": 999')
+    text = encode_alone(EVENTS.plan).replace(f'"penstock-plan": {codec.PLAN_VERSION}', '"penstock-plan": 999')
     with pytest.raises(PlanError, match="another version"):
         decode(text)

@@ -262,7 +262,7 @@ def test_text_files_of_no_bytes_hold_no_rows(tmp_path, suffix):
 
 
 def test_a_long_row_group_is_read_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet_decode, "LARGEST", 7)
+    monkeypatch.setattr(parquet_decode, "LARGEST_ROW_GROUP", 7)
     assert parquet_decode.most_rows(pa.schema({"t": pa.int64()}), ["t"]) == 7
     pq.write_table(pa.table({"t": list(range(20))}), tmp_path / "a.parquet")
     data = Dataset.of(tmp_path)
@@ -278,7 +278,7 @@ def test_fewer_rows_of_wide_tables_are_held():
     assert (
         parquet_decode.most_rows(schema, ["c1"])
         == parquet_decode.most_rows(schema, [])
-        == parquet_decode.LARGEST
+        == parquet_decode.LARGEST_ROW_GROUP
     )
 
 
@@ -339,8 +339,12 @@ def test_what_polars_cannot_read_arrow_reads(tmp_path, monkeypatch):
 
 
 def test_polars_is_loaded_for_large_scans_only():
-    assert parquet_decode.decoder_for(None) == parquet_decode.decoder_for(parquet_decode.WORTH - 1) == "arrow"
-    assert parquet_decode.decoder_for(parquet_decode.WORTH) == "polars"
+    assert (
+        parquet_decode.decoder_for(None)
+        == parquet_decode.decoder_for(parquet_decode.ROWS_WORTH_POLARS - 1)
+        == "arrow"
+    )
+    assert parquet_decode.decoder_for(parquet_decode.ROWS_WORTH_POLARS) == "polars"
     assert parquet_decode.decoder_for(parquet_decode.WORTH_ALONE, parquet_decode.WORTH_ALONE) == "polars"
 
 

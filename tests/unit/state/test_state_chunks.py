@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.state.chunks import MOST_BYTES, cut
+from penstock.state.chunks import MOST_CHUNK_BYTES, cut
 from penstock.state.hashing import key_hashes
 from penstock.state.state_table import StateTable
 
@@ -107,7 +107,7 @@ def test_a_few_keys_that_change_touch_a_few_chunks(name: str) -> None:
     live.push(batch(np.arange(1), 2))
     before = live.state()
     sizes = [len(data) for data in before.chunks().values()]
-    assert len(sizes) > 6 and max(sizes) < 1.1 * MOST_BYTES
+    assert len(sizes) > 6 and max(sizes) < 1.1 * MOST_CHUNK_BYTES
     live.push(batch(np.array([MANY, 7, 8]), 3))
     live.push(batch(np.array([7]), 4))
     after = live.state()

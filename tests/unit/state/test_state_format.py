@@ -14,7 +14,7 @@ import pytest
 
 import penstock as pk
 from penstock.state import packing
-from penstock.state.format import _HEAD, _MAGIC, VERSION, encode_file, encode_table
+from penstock.state.format import _HEAD, _MAGIC, STATE_VERSION, encode_file, encode_table
 from penstock.state.state import MANIFEST
 
 SECRET = "hunter2-swordfish"
@@ -60,7 +60,7 @@ def test_more_behind_the_end_is_found() -> None:
     assert "more behind its end" in refused(lambda: pk.State.from_bytes(saved() + b"\0"))
 
 
-@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+@pytest.mark.parametrize("version", [STATE_VERSION - 1, STATE_VERSION + 1])
 def test_another_version_is_named(version: int) -> None:
     data = bytearray(saved())
     data[len(_MAGIC)] = version
@@ -68,7 +68,7 @@ def test_another_version_is_named(version: int) -> None:
 
 
 def test_large_states_take_few_bytes_and_go_on() -> None:
-    rows = 3 * packing.WORTH
+    rows = 3 * packing.ROWS_WORTH_PACKING
     table = pa.table({"t": [0] * rows, "k": range(rows), "v": [7] * rows})
     totals = pk.stream("events", table.schema, time="t").window(10, by="k").agg(total=pk.sum("v"))
     with totals.open() as live:
@@ -213,7 +213,7 @@ MANIFESTS = [
 
 @pytest.mark.parametrize("body", MANIFESTS, ids=lambda body: repr(body[:30]))
 def test_a_forged_manifest_is_refused(body: bytes) -> None:
-    head = _HEAD.pack(_MAGIC, VERSION, len(body)) + body
+    head = _HEAD.pack(_MAGIC, STATE_VERSION, len(body)) + body
     assert "no readable manifest" in refused(
         lambda: pk.State.from_bytes(head + hashlib.sha256(head).digest())
     )

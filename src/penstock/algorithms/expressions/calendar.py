@@ -11,7 +11,7 @@ from penstock.loop.nodes import I64, I128, Const, Value, const, select
 from penstock.loop.numbers import fits
 from penstock.types.time import NANOSECONDS
 
-DAY = NANOSECONDS["d"]
+DAY_NS = NANOSECONDS["d"]
 
 
 def is_temporal(dtype: pa.DataType) -> bool:
@@ -22,7 +22,7 @@ def is_temporal(dtype: pa.DataType) -> bool:
 def tick(dtype: pa.DataType) -> int:
     """The length of one tick in nanoseconds."""
     if pa.types.is_date32(dtype):
-        return DAY
+        return DAY_NS
     if pa.types.is_date64(dtype):
         return NANOSECONDS["ms"]
     return NANOSECONDS[dtype.unit]
@@ -46,8 +46,8 @@ def scaled(ticks: Value, factor: int) -> Value:
 
 def rescale(ticks: Value, source: pa.DataType, target: pa.DataType) -> Value:
     """Change the unit; round down to a coarser one. A date64 is a whole number of days."""
-    if pa.types.is_date64(target) and tick(source) < DAY:
-        day = const(DAY // tick(source), I128)
+    if pa.types.is_date64(target) and tick(source) < DAY_NS:
+        day = const(DAY_NS // tick(source), I128)
         ticks = ticks.to(I128) - floor_mod(ticks.to(I128), day)
     up, down = finer(source, target), finer(target, source)
     return scaled(ticks, up) if up > 1 else floor_div(ticks, const(down, ticks.type)) if down > 1 else ticks
@@ -77,11 +77,11 @@ def _borrow(a: Value, b: Value) -> Value:
 
 
 def _days(ticks: Value, dtype: pa.DataType) -> Value:
-    return floor_div(ticks, const(max(DAY // tick(dtype), 1), I64))
+    return floor_div(ticks, const(max(DAY_NS // tick(dtype), 1), I64))
 
 
 def _of_day(ticks: Value, dtype: pa.DataType) -> Value:
-    return floor_mod(ticks, const(max(DAY // tick(dtype), 1), I64))
+    return floor_mod(ticks, const(max(DAY_NS // tick(dtype), 1), I64))
 
 
 def _civil(k: KernelBuilder, ticks: Value, dtype: pa.DataType) -> tuple[Value, Value, Value]:
@@ -131,7 +131,7 @@ def _weekday(k: KernelBuilder, ticks: Value, dtype: pa.DataType) -> Value:
 
 def _week(k: KernelBuilder, ticks: Value, dtype: pa.DataType) -> Value:
     """The ISO 8601 week: that of the Thursday in the same Monday-to-Sunday week."""
-    day = const(max(DAY // tick(dtype), 1), I64)
+    day = const(max(DAY_NS // tick(dtype), 1), I64)
     weekday = k.var("weekday", _weekday(k, ticks, dtype))
     thursday = k.var("thursday", ticks + (const(4, I64) - weekday) * day)
     return (_ordinal_day(k, thursday, dtype) - 1).div(7) + 1
@@ -141,7 +141,7 @@ def _quarter(k: KernelBuilder, ticks: Value, dtype: pa.DataType) -> Value:
     return (_civil(k, ticks, dtype)[1] - 1).div(3) + 1
 
 
-PARTS: dict[str, Callable[[KernelBuilder, Value, pa.DataType], Value]] = {
+CALENDAR_PARTS: dict[str, Callable[[KernelBuilder, Value, pa.DataType], Value]] = {
     "year": lambda k, ticks, dtype: _civil(k, ticks, dtype)[0],
     "month": lambda k, ticks, dtype: _civil(k, ticks, dtype)[1],
     "day": lambda k, ticks, dtype: _civil(k, ticks, dtype)[2],

@@ -23,7 +23,7 @@ from penstock.loop.machine import is_text, machine_type
 MOST_TEXTS = 16
 MOST_NUMBERS = 64  # above it Arrow looks values up: a comparison per value would bloat the loop
 _NOT_FOR_TIMES = frozenset({"mul", "div", "floordiv", "mod"})
-_ZONED_PARTS = frozenset(calendar.PARTS) - {"epoch_ticks"}
+_ZONED_PARTS = frozenset(calendar.CALENDAR_PARTS) - {"epoch_ticks"}
 
 
 @dataclass(frozen=True, slots=True)

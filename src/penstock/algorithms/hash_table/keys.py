@@ -20,8 +20,8 @@ from penstock.runtime.hashing import bucket_count, buckets_for, hash_keys
 
 # A dense table may have SPARSEST columns per row seen, and always SMALL.
 SMALL = 1 << 16
-SPARSEST = 4
-LARGEST = 1 << 27
+SPARSEST_KEYS = 4
+LARGEST_TABLE = 1 << 27
 # Initial key capacity of a hash table; small, because window operations process the full capacity.
 FEWEST, MOST_AT_FIRST = 1 << 6, 1 << 12
 
@@ -122,7 +122,7 @@ def _span(base: int, size: int, low: int, high: int) -> tuple[int, int]:
 
 def dense_allowed(columns: int, rows: int) -> bool:
     """Whether a dense table of this size is worthwhile for the rows seen."""
-    return columns <= min(max(SMALL, SPARSEST * rows), LARGEST)
+    return columns <= min(max(SMALL, SPARSEST_KEYS * rows), LARGEST_TABLE)
 
 
 @dataclass

@@ -16,7 +16,7 @@ import numpy as np
 
 from penstock.algorithms.joins.joiner import Emit, Pairs
 from penstock.algorithms.joins.memory import (
-    FEW_ROWS,
+    ROWS_FOR_ONE_THREAD,
     Kernels,
     Spare,
     check_size,
@@ -138,7 +138,7 @@ class EagerWindow:
         def gather(call: Callable[[], Found]) -> None:
             found.append(call())
 
-        if rows < FEW_ROWS:
+        if rows < ROWS_FOR_ONE_THREAD:
             for call in work:
                 gather(call)
         elif work:

@@ -17,8 +17,8 @@ from penstock.runtime.kernels import Call
 Kernels = Callable[[str, JoinSpec], Call]
 """A kernel of `kernels/joins` by name, made for a spec."""
 
-MOST_ROWS = (1 << 32) - 2  # of one side: row numbers have 32 bits, and 0 means none
-FEW_ROWS = 1 << 15  # with fewer rows, threads cost more than they save
+MOST_SIDE_ROWS = (1 << 32) - 2  # of one side: row numbers have 32 bits, and 0 means none
+ROWS_FOR_ONE_THREAD = 1 << 15  # with fewer rows, threads cost more than they save
 
 
 class Arena:
@@ -120,7 +120,7 @@ def portions(rows: int, parts: int) -> list[tuple[int, int]]:
 
 
 def check_size(*sides: int) -> None:
-    if max(sides) > MOST_ROWS:
+    if max(sides) > MOST_SIDE_ROWS:
         raise EngineError(
-            f"a join takes at most {MOST_ROWS:,} rows of a side in one window; use a shorter window"
+            f"a join takes at most {MOST_SIDE_ROWS:,} rows of a side in one window; use a shorter window"
         )

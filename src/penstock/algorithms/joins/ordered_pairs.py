@@ -21,7 +21,7 @@ from penstock.runtime.join_metrics import ChosenAlgorithm
 from penstock.runtime.threads import run_on_threads
 
 FEWER = 4  # times fewer left rows than right rows: then a first pass drops unmatched right rows, for a small table
-MOST = (1 << 31) - 1  # rows of a side: row indices have 32 bits, and -1 means no row
+MOST_ORDERED_ROWS = (1 << 31) - 1  # rows of a side: row indices have 32 bits, and -1 means no row
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,9 @@ class InOrder(NoPartitioning):
 
     def _survey(self, left: np.ndarray, right: np.ndarray, threads: int) -> WindowCodes:
         """Measure the range of codes; the right side is always the build side."""
-        if max(len(left), len(right)) > MOST:
+        if max(len(left), len(right)) > MOST_ORDERED_ROWS:
             raise EngineError(
-                f"a join takes at most {MOST:,} rows of a side in one window; use a shorter window"
+                f"a join takes at most {MOST_ORDERED_ROWS:,} rows of a side in one window; use a shorter window"
             )
         window = survey(self.kernels, left, right, True, threads)
         return replace(window, build=np.ascontiguousarray(right), probe=np.ascontiguousarray(left))

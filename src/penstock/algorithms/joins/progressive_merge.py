@@ -10,9 +10,9 @@ import numpy as np
 from penstock.algorithms.joins.memory import Kernels, PairsOut, Spare, nothing, portions, together
 from penstock.algorithms.joins.row_slice import Found, RowSlice
 from penstock.algorithms.joins.sort_merge import match, merge_all, passes_for
-from penstock.loop.join_abi import MOST_RUNS, JoinSpec
+from penstock.loop.join_abi import MOST_SORTED_RUNS, JoinSpec
 
-STEP = 1 << 17  # rows of both sides that make a run: sorted within the cache
+ROWS_PER_RUN = 1 << 17  # rows of both sides that make a run: sorted within the cache
 SHARE = 4  # a run has at least 1/SHARE of the rows before it; otherwise the last merge has too many runs
 _LEAST = -(1 << 63)  # words are codes minus this: both have the same order
 
@@ -24,7 +24,7 @@ class ProgressiveMerge:
     advance.
     """
 
-    def __init__(self, kernels: Kernels, spec: JoinSpec, spare: Spare, step: int = STEP) -> None:
+    def __init__(self, kernels: Kernels, spec: JoinSpec, spare: Spare, step: int = ROWS_PER_RUN) -> None:
         self._kernels, self._spec, self._step = kernels, spec, step
         self._arena = spare.arena
         self._waiting: tuple[list[RowSlice], list[RowSlice]] = ([], [])
@@ -125,7 +125,7 @@ class ProgressiveMerge:
         """Merge the runs of a side, in groups if there are more than MOST_RUNS."""
         runs = self._runs[side]
         while len(runs) > 1:
-            groups = portions(len(runs), -(-len(runs) // MOST_RUNS))
+            groups = portions(len(runs), -(-len(runs) // MOST_SORTED_RUNS))
             runs = [self._merge(runs[lo:hi]) for lo, hi in groups]
         merged: tuple[np.ndarray, np.ndarray | None] = runs[0]
         return merged

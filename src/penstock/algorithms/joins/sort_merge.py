@@ -18,7 +18,7 @@ from penstock.algorithms.joins.lazy import Lazy
 from penstock.algorithms.joins.memory import Kernels, PairsOut, portions, together
 from penstock.algorithms.joins.window_keys import WindowCodes
 from penstock.loop.abi import DONE, OTHER, STATUS
-from penstock.loop.join_abi import DIGIT_BITS, MOST_RUNS, JoinSpec
+from penstock.loop.join_abi import DIGIT_BITS, MOST_SORTED_RUNS, JoinSpec
 from penstock.runtime.kernels import Call
 from penstock.runtime.threads import run_on_threads
 
@@ -138,7 +138,7 @@ class SortMerge(Lazy):
     def _sort(self, window: WindowCodes, codes: np.ndarray, halves: Halves) -> list[Run]:
         """Sort runs in place, distributed over threads."""
         count = -(-len(codes) // self._run_rows)
-        runs = portions(len(codes), min(max(count, window.threads), MOST_RUNS))
+        runs = portions(len(codes), min(max(count, window.threads), MOST_SORTED_RUNS))
         given = {
             "codes": codes,
             "least": window.least,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from penstock.algorithms.joins.memory import FEW_ROWS, Kernels, check_size
+from penstock.algorithms.joins.memory import ROWS_FOR_ONE_THREAD, Kernels, check_size
 from penstock.loop.join_abi import JoinSpec
 
 # An array indexed by code is worth it with at most this many cells per row.
@@ -47,7 +47,7 @@ def survey(kernels: Kernels, left: np.ndarray, right: np.ndarray, pairs: bool, t
     # Pairs are in the order of the probing rows. Probing with left rows justifies a larger table.
     swapped = len(right) <= (LARGER if pairs else 1) * len(left)
     build, probe = reversed(sides) if swapped else sides
-    workers = threads if rows >= FEW_ROWS else 1
+    workers = threads if rows >= ROWS_FOR_ONE_THREAD else 1
     return WindowCodes(build, probe, swapped, least, span, spec, workers)
 
 

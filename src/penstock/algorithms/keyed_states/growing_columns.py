@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.errors import OverflowError
 from penstock.runtime.buffers import longer
 
-FEWEST = 64
+FEWEST_ENTRIES = 64
 _MOST_TEXT = (1 << 31) - 1
 
 
@@ -22,7 +22,7 @@ class Growing:
     """Values of one type in memory that doubles."""
 
     def __init__(self, dtype: npt.DTypeLike = np.int64) -> None:
-        self.values = np.zeros(FEWEST, dtype)
+        self.values = np.zeros(FEWEST_ENTRIES, dtype)
 
     def put(self, at: int, values: np.ndarray | int, count: int) -> None:
         """Write `count` values from an index on."""

@@ -14,7 +14,7 @@ from penstock.runtime.buffers import indices, plain, to_arrow, values_view
 _Values = TypeVar("_Values")
 
 # Integers in a range of at most SPARSEST times the number of rows are ranked by subtraction.
-SPARSEST = 2
+SPARSEST_RANKS = 2
 
 
 def ranked(column: pa.Array, counts: np.ndarray | None, sorter: Sorter) -> tuple[np.ndarray, pa.Array]:
@@ -75,7 +75,7 @@ def _narrowly(values: np.ndarray, dtype: type[np.generic]) -> tuple[np.ndarray, 
         return None
     least, most = values.min(), values.max()
     span = int(most) - int(least)
-    if span > SPARSEST * len(values):
+    if span > SPARSEST_RANKS * len(values):
         return None
     ranks = values.astype(np.int64) - least.astype(np.int64)  # the difference may overflow their type
     return ranks.astype(dtype, copy=False), np.arange(span + 1).astype(values.dtype) + least

@@ -22,7 +22,7 @@ from penstock.runtime.kernels import Call
 from penstock.runtime.threads import run_on_threads
 
 # For this many rows, values, positions and bits stay in the L2 cache, and few words of bits are empty.
-BLOCK = 1 << 14
+RANK_BLOCK = 1 << 14
 
 # The kernel's outputs: a quantile and its validity, a rank, a count.
 _WRITTEN: dict[str, tuple[type[np.generic], ...]] = {
@@ -63,7 +63,7 @@ class RankReducer:
         chosen_values: list[list[list[pa.Array]]] = [[] for _ in ranges]
 
         def work(place: int) -> None:
-            for stretch in frames.sweep(*ranges[place], BLOCK):
+            for stretch in frames.sweep(*ranges[place], RANK_BLOCK):
                 here = slice(stretch.first, stretch.first + len(stretch.lo))
                 views = {name: output[here] for name, output in outputs.items()}
                 chosen_values[place].append(self._answer(column, counts, stretch, views))

@@ -24,11 +24,11 @@ from penstock.algorithms.sliding.accumulate import fold_known, has_floats
 from penstock.algorithms.sliding.slide import Aggregation, CountSlide, Memory, SlideScratch, States, scratch
 from penstock.loop.nodes import I32, I64, Value, const, minimum
 
-CHUNK = 512  # short frames per chunk: their runs stay in the cache
+FRAMES_PER_CHUNK = 512  # short frames per chunk: their runs stay in the cache
 VECTORS = 32  # loops with a multiple of this trip count have no scalar remainder
 LONG_PANE = 16  # rows from which several streams are faster than one, see docs/decisions/0078
 _NARROWEST, _WIDEST = 4, 8  # groups of a pane
-STRETCH = 2048  # panes, a power of two: long enough for negligible cost, short enough for the accuracy of float sums
+PANES_PER_SWEEP = 2048  # panes, a power of two: long enough for negligible cost, short enough for the accuracy of float sums
 _CACHE = 1 << 18  # bytes assumed to stay in the cache
 Group = Sequence[States]
 
@@ -87,11 +87,11 @@ def short_rows(slide: CountSlide) -> tuple[SlideScratch, ...]:
     """Emit the loop that merges each frame from a few runs and a tail."""
     k, runs = slide.k, ChunkRuns(slide, slide.size)
     first = k.var("first", slide.begin)
-    with k.while_(slide.end - first >= CHUNK + VECTORS):
-        runs.emit(slide, first, const(CHUNK, I64), const(runs.length, I64))
-        k.set(first, first + CHUNK)
+    with k.while_(slide.end - first >= FRAMES_PER_CHUNK + VECTORS):
+        runs.emit(slide, first, const(FRAMES_PER_CHUNK, I64), const(runs.length, I64))
+        k.set(first, first + FRAMES_PER_CHUNK)
     with k.while_(first < slide.end):
-        count = k.var("count", minimum(slide.end - first, CHUNK))
+        count = k.var("count", minimum(slide.end - first, FRAMES_PER_CHUNK))
         runs.emit(slide, first, count, count + runs.beyond)
         k.set(first, first + count)
     return ()
@@ -104,7 +104,7 @@ class ChunkRuns:
         self.width = width_of(part.monoids)
         self.many, self.tail = divmod(size, self.width)
         self.beyond = (self.many - 1) * self.width
-        self.length = -(-(CHUNK + self.beyond) // VECTORS) * VECTORS
+        self.length = -(-(FRAMES_PER_CHUNK + self.beyond) // VECTORS) * VECTORS
         self.memory = part.local("runs", self.length)
 
     def emit(self, slide: CountSlide, first: Value, count: Value, made: Value) -> None:
@@ -264,12 +264,12 @@ class Blocks:
         k = self.slide.k
         end, later, newer = k.var("end", self.panes), self.none(), self.none()
         with k.while_(end > 0):
-            count = k.var("count", minimum(end, STRETCH))
+            count = k.var("count", minimum(end, PANES_PER_SWEEP))
             self.forget(newer)
             with k.for_(0, count, "distance", scalar=True) as distance:
                 group = k.var("group", (end - 1 - distance) * self.width)
                 self.precede(self.load(self.whole, group), newer)
-                both = self.joined(newer, later) if self.panes > STRETCH else newer
+                both = self.joined(newer, later) if self.panes > PANES_PER_SWEEP else newer
                 self.store(self.whole, group + self.width, both)
             self.precede(newer, later)
             k.set(end, end - count)
@@ -319,7 +319,7 @@ class _Before:
         """Add a pane, and restart the prefix of runs from the total of panes."""
         blocks, k = self.blocks, self.blocks.slide.k
         blocks.advance(self.last, pane)
-        with k.if_(((place + 1) & (STRETCH - 1)).eq(0)):
+        with k.if_(((place + 1) & (PANES_PER_SWEEP - 1)).eq(0)):
             blocks.advance(self.whole, self.last)
             blocks.forget(self.last)
         for older, states in zip(blocks.older, blocks.joined(self.whole, self.last), strict=True):
@@ -350,7 +350,7 @@ def longest_chain(slide: CountSlide) -> int:
     """Bound the chain of dependent merges behind a frame's result by `lanes`: stretches, panes, groups, rows."""
     width = width_of(slide.monoids)
     panes = slide.size // width // _NARROWEST
-    return panes // STRETCH + min(panes, STRETCH) + _WIDEST + 2 * width
+    return panes // PANES_PER_SWEEP + min(panes, PANES_PER_SWEEP) + _WIDEST + 2 * width
 
 
 def _pane_width(groups: int) -> int:

@@ -25,7 +25,7 @@ from penstock.algorithms.monoids import Monoid, Values
 from penstock.algorithms.sliding.accumulate import LONGEST_CHAIN, light
 from penstock.algorithms.sliding.count_panes import PaneChunk, each_reduced, reduced
 from penstock.algorithms.sliding.count_rows import (
-    CHUNK,
+    FRAMES_PER_CHUNK,
     VECTORS,
     Blocks,
     ChunkRuns,
@@ -150,14 +150,14 @@ def running_panes(slide: CountSlide) -> tuple[SlideScratch, ...]:
 def short_panes(slide: CountSlide) -> tuple[SlideScratch, ...]:
     """Emit the loop over chunks of frames: reduce the entering panes, then merge the few panes of each frame."""
     k = slide.k
-    chunk = PaneChunk(slide, CHUNK)
+    chunk = PaneChunk(slide, FRAMES_PER_CHUNK)
     runs = ChunkRuns(slide, chunk.many)
     first = k.var("first", slide.begin)
-    with k.while_(slide.end - first > CHUNK):
-        whole = const(CHUNK, I64)
+    with k.while_(slide.end - first > FRAMES_PER_CHUNK):
+        whole = const(FRAMES_PER_CHUNK, I64)
         runs.emit(chunk.filled(first, whole), const(0, I64), whole, const(runs.length, I64))
         chunk.hand_on()
-        k.set(first, first + CHUNK)
+        k.set(first, first + FRAMES_PER_CHUNK)
     count = k.var("count", slide.end - first)
     runs.emit(chunk.filled(first, count), const(0, I64), count, count + runs.beyond)
     return ()

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from penstock.algorithms.monoids import Values
 from penstock.algorithms.sliding.accumulate import fold_rows
-from penstock.algorithms.sliding.prefix_sums import MOST_ROWS, prefix_of
+from penstock.algorithms.sliding.prefix_sums import MOST_PREFIX_ROWS, prefix_of
 from penstock.algorithms.sliding.slide import Aggregation, Emit, Memory, SlideScratch, scratch
 from penstock.loop.nodes import BOOL, Buffer, Value, Var, maximum, minimum, select
 
 # Prefixes restart after at least this many rows, so that the recent ones stay in the cache.
-FEW_ROWS = 1 << 12
+ROWS_HELD_PLAIN = 1 << 12
 
 
 class Carried(ABC):
@@ -197,9 +197,9 @@ class PrefixTable:
             k.set(oldest, minimum(oldest, lo[0]))
             k.set(newest, maximum(newest, hi[n - 1]))
         many = k.var("many", newest - oldest)
-        k.set(self.doubt, self.doubt | (many > MOST_ROWS))
+        k.set(self.doubt, self.doubt | (many > MOST_PREFIX_ROWS))
         with k.if_(~self.doubt):
-            limit = maximum(minimum(many * 4, MOST_ROWS), FEW_ROWS)
+            limit = maximum(minimum(many * 4, MOST_PREFIX_ROWS), ROWS_HELD_PLAIN)
             with k.if_((newest - base.first > limit) & (oldest > base.first)):
                 self._begin_at(oldest)
             with k.for_(base.upto, newest, "row", scalar=True) as row:

@@ -36,7 +36,7 @@ Algorithm = Callable[[Slide], tuple[SlideScratch, ...]]
 DEFINED_WITHOUT_ROWS = frozenset({"count", "custom"})
 DEFINED_WITH_ROWS = frozenset({"count", "sum", "mean", "min", "max", "product", "any", "all"})
 
-ALGORITHMS: dict[str, Algorithm] = {
+FRAME_ALGORITHMS: dict[str, Algorithm] = {
     "recompute": recompute,
     "two-stacks": two_stacks,
     "prefix-sums": prefix_sums,
@@ -160,7 +160,7 @@ class _Sliding:
         lo, hi = self.bounds
         frames = lo, hi, self.begin, self.end
         slide = Slide(self.k, *frames, algebra, self._row, self._emit, self.spec.shape.dense)
-        return ALGORITHMS[self.spec.algorithm](slide)
+        return FRAME_ALGORITHMS[self.spec.algorithm](slide)
 
     def _rows(self, frame: Value) -> Value:
         """The number of rows of a frame."""

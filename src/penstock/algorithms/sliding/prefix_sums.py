@@ -16,9 +16,9 @@ from penstock.algorithms.sliding.two_stacks import two_stacks
 from penstock.loop.nodes import BOOL, Buffer, Value, Var, minimum, select
 
 # Prefixes of more rows than this may lose too much precision, however similar the rows are.
-MOST_ROWS = 1 << 19
+MOST_PREFIX_ROWS = 1 << 19
 # Frames tested at once.
-CHUNK = 64
+PREFIX_CHUNK = 64
 
 
 def prefix_sums(slide: Slide) -> tuple[SlideScratch, ...]:
@@ -31,7 +31,7 @@ def prefix_sums(slide: Slide) -> tuple[SlideScratch, ...]:
     doubt = k.var("doubt", False, BOOL)
     with k.if_(slide.begin < slide.end):
         first = k.var("first", slide.lo[slide.begin])
-        k.set(doubt, slide.hi[slide.end - 1] - first > MOST_ROWS)
+        k.set(doubt, slide.hi[slide.end - 1] - first > MOST_PREFIX_ROWS)
         with k.if_(~doubt):
             _subtract(slide, memory, first, doubt)
     stacks: tuple[SlideScratch, ...] = ()
@@ -76,10 +76,10 @@ def _subtract(slide: Slide, memory: list[tuple[Buffer, ...]], first: Value, doub
     k = slide.k
     f, sums = k.var("chunk", slide.begin), _Sums(slide, memory, first)
     with k.while_(f < slide.end):
-        stop = k.var("stop", minimum(f + CHUNK, slide.end))
+        stop = k.var("stop", minimum(f + PREFIX_CHUNK, slide.end))
         sums.extend(k.var("last", slide.hi[stop - 1]))
         lo, hi = k.var("lo", slide.lo[f] - first), k.var("hi", slide.hi[f] - first)
-        with k.if_(_move_by_rows(slide, f, stop)), k.for_(0, CHUNK, "i") as i:
+        with k.if_(_move_by_rows(slide, f, stop)), k.for_(0, PREFIX_CHUNK, "i") as i:
             _frame(slide, memory, k.var("f", f + i), (lo + i, hi + i), doubt)
         with k.else_(), k.for_(f, stop, "f") as frame:
             _frame(slide, memory, frame, (slide.lo[frame] - first, slide.hi[frame] - first), doubt)
@@ -89,10 +89,10 @@ def _subtract(slide: Slide, memory: list[tuple[Buffer, ...]], first: Value, doub
 def _move_by_rows(slide: Slide, f: Value, stop: Value) -> Value:
     """Return whether the frames of a full chunk advance by exactly one row each."""
     k = slide.k
-    otherwise = k.var("otherwise", (stop - f).ne(CHUNK), BOOL)
+    otherwise = k.var("otherwise", (stop - f).ne(PREFIX_CHUNK), BOOL)
     with k.if_(~otherwise):
         lo, hi = k.var("lo", slide.lo[f] - f), k.var("hi", slide.hi[f] - f)
-        with k.for_(f, f + CHUNK, "f") as frame:
+        with k.for_(f, f + PREFIX_CHUNK, "f") as frame:
             k.set(otherwise, otherwise | (slide.lo[frame] - frame).ne(lo) | (slide.hi[frame] - frame).ne(hi))
     return ~otherwise
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, Buffer, Kernel, Type, Value, minimum
 
-CHUNK = 1 << 16  # rows per chunk: with their columns they stay in a core's private cache, or nearly so
+PARTITION_CHUNK = (
+    1 << 16
+)  # rows per chunk: with their columns they stay in a core's private cache, or nearly so
 GROUP_BITS = (
     7  # log2 of the partitions per group: their cache lines, for several columns, stay in the L1 cache
 )
@@ -56,7 +58,7 @@ def fill_many_partitions(columns: tuple[Type, ...]) -> Kernel:
     lo, hi, groups, ends = k.scalar("lo"), k.scalar("hi"), k.scalar("groups"), k.buffer("ends", I64)
     begin = k.var("begin", lo)
     with k.while_(begin < hi):
-        end = k.var("end", minimum(begin + CHUNK, hi))
+        end = k.var("end", minimum(begin + PARTITION_CHUNK, hi))
         _begin_groups(k, partitions, begin, end, groups, ends)
         with k.for_(begin, end, "i") as i:
             group = k.var("group", partitions[i] >> GROUP_BITS)

@@ -12,11 +12,11 @@ from penstock.runtime.kernels import Call
 from penstock.runtime.threads import run_on_threads
 
 # Below this many rows, radix passes cost more than comparisons.
-FEW = 1 << 12
+FEW_VALUES = 1 << 12
 # If fewer than one row in MANY shares its first key, a comparison sort orders those rows by the other keys.
 MANY = 4
 # Fewer rows than this are not worth a second thread.
-STRETCH = 1 << 19
+SORTED_STRETCH = 1 << 19
 # Bits of a word without its sign; and how many of a key's lowest bits may be dropped.
 WORD, MOST_DROPPED = 63, 20
 # Up to MOST_ROWS rows are sorted by the highest SORTED_BITS bits first: few keys stay equal, and insertion sort orders
@@ -43,10 +43,12 @@ class Sorter:
 
     def in_order(self, times: np.ndarray, threads: int = 1) -> bool:
         """Whether times never decrease; each thread checks a range of them."""
-        if len(times) < FEW:
+        if len(times) < FEW_VALUES:
             return bool((times[1:] >= times[:-1]).all())
         cuts = (
-            np.linspace(1, len(times), max(min(threads, len(times) // STRETCH), 1) + 1).astype(int).tolist()
+            np.linspace(1, len(times), max(min(threads, len(times) // SORTED_STRETCH), 1) + 1)
+            .astype(int)
+            .tolist()
         )
         fallen = np.zeros(len(cuts) - 1, np.int64)
 
@@ -59,7 +61,7 @@ class Sorter:
 
     def order(self, *keys: np.ndarray) -> np.ndarray:
         """The positions of rows by the first key, then the others; equal rows keep their order."""
-        if len(keys[0]) < FEW:
+        if len(keys[0]) < FEW_VALUES:
             return np.lexsort(keys[::-1])
         order = self._by(keys[0])
         if len(keys) == 1:

@@ -25,8 +25,8 @@ from penstock.algorithms.sliding.kernel import COUNT_SLIDE, FrameShape, SlideSpe
 from penstock.algorithms.sort.float_ranks import place_floats
 from penstock.algorithms.sort.is_sorted import falls
 from penstock.algorithms.sort.partition import (
-    CHUNK,
     GROUP_BITS,
+    PARTITION_CHUNK,
     count_partitions,
     fill_many_partitions,
     fill_partitions,
@@ -48,7 +48,7 @@ from penstock.algorithms.sorted_partitions.reducers import (
     SlideCall,
 )
 from penstock.loop.machine import machine_type
-from penstock.loop.nodes import TYPES, Kernel
+from penstock.loop.nodes import MACHINE_TYPES, Kernel
 from penstock.runtime.kernels import Call, OutputCall
 from penstock.types.time import Time
 from penstock.types.windows import Count, LookBack, Window
@@ -231,12 +231,12 @@ def partitioner(kernel_factory: KernelFactory, threads: int) -> Partitioner:
     """Return the partitioner of rows by partition number."""
 
     def fill(dtypes: tuple[np.dtype, ...], many: bool) -> Call:
-        types = tuple(TYPES[f"{dtype.kind}{8 * dtype.itemsize}"] for dtype in dtypes)
+        types = tuple(MACHINE_TYPES[f"{dtype.kind}{8 * dtype.itemsize}"] for dtype in dtypes)
         written = fill_many_partitions if many else fill_partitions
         return kernel_factory.call((written.__name__, types), lambda: written(types))
 
     return Partitioner(
-        kernel_factory.call("count_partitions", count_partitions), fill, CHUNK, GROUP_BITS, threads
+        kernel_factory.call("count_partitions", count_partitions), fill, PARTITION_CHUNK, GROUP_BITS, threads
     )
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.hash_table.keys import LARGEST, SMALL, SPARSEST
+from penstock.algorithms.hash_table.keys import LARGEST_TABLE, SMALL, SPARSEST_KEYS
 from penstock.loop.abi import numbered
 from penstock.runtime.buffers import room, values_view
 from penstock.runtime.kernels import Call
@@ -25,7 +25,7 @@ ROWS_PER_THREAD = 1 << 17
 # With fewer partitions times columns, the cache lines that rows are written to stay in a core's private cache; with
 # more, a chunk has too few rows per line for its order to matter.
 FEWEST_LINES, MOST_LINES = 1 << 13, 1 << 18
-BLOCK = 1 << 16  # values that stay in a core's private cache
+CACHED_VALUES = 1 << 16  # values that stay in a core's private cache
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def dense_numbers(column: pa.Array, threads: int) -> np.ndarray | None:
     values, stretches = values_view(column), _stretches(len(column), threads)
     ends = _of_stretches(lambda begin, end: _least_and_most(values[begin:end]), stretches)
     least, most = min(low for low, _ in ends), max(high for _, high in ends)
-    limit = min(max(SPARSEST * len(values), SMALL), LARGEST)
+    limit = min(max(SPARSEST_KEYS * len(values), SMALL), LARGEST_TABLE)
     if values.dtype == np.int64 and least >= 0 and most < limit:
         return values  # unchanged: empty partitions cost little
     if most - least >= limit:
@@ -166,6 +166,6 @@ def dense_numbers(column: pa.Array, threads: int) -> np.ndarray | None:
 
 def _least_and_most(values: np.ndarray) -> tuple[int, int]:
     """The minimum and the maximum in one pass over memory: each block stays in the cache for the second scan."""
-    blocks = [values[begin : begin + BLOCK] for begin in range(0, len(values), BLOCK)]
+    blocks = [values[begin : begin + CACHED_VALUES] for begin in range(0, len(values), CACHED_VALUES)]
     least, most = zip(*((block.min(), block.max()) for block in blocks), strict=True)
     return int(min(least)), int(max(most))

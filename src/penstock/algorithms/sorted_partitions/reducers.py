@@ -30,7 +30,7 @@ from penstock.runtime.threads import run_on_threads
 # Fewer rows and frames than this are not worth a second thread.
 WORK_PER_THREAD = 1 << 16
 # The scratch memory for this many rows fits the L2 cache.
-BLOCK = 1 << 15
+FRAME_BLOCK = 1 << 15
 # The first kernel call over regular frames has at least FEWEST_ROWS rows, and SEVERAL times the rows of a frame.
 FEWEST_ROWS, SEVERAL = 1 << 17, 8
 
@@ -75,7 +75,7 @@ class SlideCall:
     @property
     def block(self) -> int | None:
         """The preferred number of rows of a call; None if there is no preference."""
-        return BLOCK if any(cells.whole for cells in self.scratch) else None
+        return FRAME_BLOCK if any(cells.whole for cells in self.scratch) else None
 
 
 @dataclass(frozen=True)

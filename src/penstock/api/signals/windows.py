@@ -34,7 +34,7 @@ from penstock.ir.signals.nodes import (
     WindowReduction,
     at,
 )
-from penstock.ir.signals.reach import END_OF_TIME
+from penstock.ir.signals.reach import NO_END
 from penstock.ir.signals.scope import chopped_schema
 from penstock.types.arrow import kind_of
 from penstock.types.duration import to_ticks, week_begin
@@ -141,9 +141,7 @@ class Spanned(Unfinished, Reducible["Signal"]):
     def _looking_back(self, size: int, value: Expr) -> Signal:
         """Compute at each sample over the span before it; hold until the next, because it changes at every instant."""
         cuts = At(self._signal.name, -size)
-        chopped = _pieces(
-            self._signal, Chop(self._signal.name, None, None if size >= END_OF_TIME else cuts, True)
-        )
+        chopped = _pieces(self._signal, Chop(self._signal.name, None, None if size >= NO_END else cuts, True))
         made = _reduced(chopped, self._span, {VALUE: value.node}, shift=1)  # pieces that begin before t
         return signal_of(made.graph, SampleAndHold(made.name, self._signal.name), made.values)
 
@@ -213,7 +211,7 @@ def rolled(signal: Signal, size: object) -> Spanned:
     """Return a look-back span; size None covers all earlier time."""
     match size:
         case None:
-            return Spanned(signal, Rolling(END_OF_TIME))
+            return Spanned(signal, Rolling(NO_END))
         case RowsSpec(size=rows, every=every, partial=partial):
             if every is not None or partial:
                 raise WindowError("rolling takes pk.rows(n) alone: every sample looks back on the last n")

@@ -40,7 +40,7 @@ _NAMES: dict[_Make, str] = {
     api.list: "list array_agg collect_list",
     api.count_distinct: "count_distinct",
 }
-AGGREGATES: dict[str, _Make] = {
+SQL_AGGREGATES: dict[str, _Make] = {
     **{name: make for make, names in _NAMES.items() for name in names.split()},
     "count": api.count,
     "count_if": lambda condition, where=None: api.count(where=_both(condition, where)),
@@ -52,7 +52,7 @@ AGGREGATES: dict[str, _Make] = {
 }
 _TWO = frozenset(_NAMES[api.min_by].split() + _NAMES[api.max_by].split() + ["corr", "covar_pop"])
 _PAIRS = _TWO | frozenset(_NAMES[api.cov].split())
-_QUANTILES = frozenset(name for name, make in AGGREGATES.items() if make is api.quantile)
+_QUANTILES = frozenset(name for name, make in SQL_AGGREGATES.items() if make is api.quantile)
 
 
 def _both(first: Expr, second: Expr | None) -> Expr:
@@ -88,7 +88,7 @@ def read(node: exp.Expression, text: Text) -> AggregateCall | None:
                 return None
         inner = inner.this
     name = str(inner.this).lower()
-    if name not in AGGREGATES and name not in text.own:
+    if name not in SQL_AGGREGATES and name not in text.own:
         return None
     arguments = list(inner.expressions)
     if ordered is not None:
@@ -127,9 +127,9 @@ def made(reduction: AggregateCall, translate: Translator) -> Expr:
     values: list[object] = [translate(argument) for argument in reduction.arguments]
     if name in _QUANTILES:
         values = [values[0], _fraction(values[1], reduction, text)]
-    if reduction.ignore_nulls and AGGREGATES[name] in (api.first, api.last):
-        return AGGREGATES[name](*values, ignore_nulls=True, where=where)
-    return AGGREGATES[name](*values, where=where)
+    if reduction.ignore_nulls and SQL_AGGREGATES[name] in (api.first, api.last):
+        return SQL_AGGREGATES[name](*values, ignore_nulls=True, where=where)
+    return SQL_AGGREGATES[name](*values, where=where)
 
 
 def _own(reduction: AggregateCall, translate: Translator, where: Expr | None) -> Expr:

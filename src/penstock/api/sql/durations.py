@@ -23,7 +23,7 @@ _WORDS = {
     "w": "week weeks w",
     "mo": "month months mo mon",
 }
-UNITS = {word: unit for unit, words in _WORDS.items() for word in words.split()}
+SQL_UNITS = {word: unit for unit, words in _WORDS.items() for word in words.split()}
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([^\W\d_]+)\s*")
 _HOW = "write one like '10 seconds', '100ms', INTERVAL '1' MINUTE"
 
@@ -53,7 +53,7 @@ def spelled(words: str) -> str | None:
     """
     parts, position = [], 0
     while found := _PART.match(words, position):
-        unit = UNITS.get(found[2].lower())
+        unit = SQL_UNITS.get(found[2].lower())
         if unit is None:
             return None
         parts.append(f"{found[1]}{unit}")

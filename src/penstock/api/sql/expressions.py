@@ -18,7 +18,7 @@ from penstock.api.sql.durations import as_timedelta, interval
 from penstock.api.sql.like import like
 from penstock.api.sql.scope import ColumnResolver
 from penstock.api.sql.source_span import Text
-from penstock.api.sql.types import CHOICES, type_named
+from penstock.api.sql.types import TYPE_NAMES, type_named
 from penstock.expr.show import quoted
 from penstock.types.arrow import kind_of
 
@@ -213,7 +213,7 @@ class Translator:
     def _cast(self, node: exp.Cast) -> Expr:
         name, dtype = type_named(node.args["to"])
         if dtype is None:
-            raise self.text.error(f"there is no cast to {quoted(name)}; {CHOICES}", node)
+            raise self.text.error(f"there is no cast to {quoted(name)}; {TYPE_NAMES}", node)
         if kind_of(dtype) in ("timestamp", "date") and _instant_text(node.this):
             instant = _instant(str(node.this.this), node, self.text, getattr(dtype, "tz", None) is not None)
             exact = lit(instant.date() if pa.types.is_date(dtype) else instant)

@@ -24,7 +24,7 @@ from penstock.api.sql.window_clauses import Clause, read_clause
 from penstock.api.sql.window_functions import without_functions
 from penstock.errors import SqlError
 
-LONGEST = 1_000_000
+LONGEST_TEXT = 1_000_000
 _BEGINNINGS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
 _FUNCTIONS = ("window", "session")
 _MISSING = re.compile(r"Required keyword: '\w+' missing for <class '(?:\w+\.)*(\w+)'>")
@@ -72,8 +72,8 @@ def read(sql: object, own: Mapping[str, CustomAggregate] | None = None) -> Parse
     """Parse one query, which may call user-defined aggregates."""
     if not isinstance(sql, str):
         raise SqlError(f"a query is a text, not a {type(sql).__name__}")
-    if len(sql) > LONGEST:
-        raise SqlError(f"the query has {len(sql):,} characters; {LONGEST:,} are the most")
+    if len(sql) > LONGEST_TEXT:
+        raise SqlError(f"the query has {len(sql):,} characters; {LONGEST_TEXT:,} are the most")
     if any("\ud800" <= character <= "\udfff" for character in sql):
         raise SqlError("the text holds half a character (a lone surrogate)")
     text = Text(sql, own or {})

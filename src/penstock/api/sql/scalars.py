@@ -28,7 +28,7 @@ TRUNCATED = {
     "hour": "1h",
     "day": "1d",
 }
-PARTS: dict[str, Callable[[Expr], Expr]] = {
+EXTRACTED_PARTS: dict[str, Callable[[Expr], Expr]] = {
     "year": lambda x: x.dt.year(),
     "quarter": lambda x: x.dt.quarter(),
     "month": lambda x: x.dt.month(),
@@ -66,10 +66,10 @@ def _sliced(x: Expr, *places: object) -> Expr:
     return x.str.slice(start - 1 if start > 0 else start, max(length[0], 0) if length else None)
 
 
-FUNCTIONS: dict[str, Scalar] = {
+SQL_FUNCTIONS: dict[str, Scalar] = {
     **{name: _plain(name) for name in ("abs", "sign", "sqrt", "exp", "sin", "cos", "tan", "floor", "ceil")},
     **{name: _plain(name) for name in ("log2", "log10")},
-    **{name: Scalar(made) for name, made in PARTS.items() if name not in ("doy", "dow")},
+    **{name: Scalar(made) for name, made in EXTRACTED_PARTS.items() if name not in ("doy", "dow")},
     "ceiling": _plain("ceil"),
     "ln": _plain("log"),
     "log": _plain("log10"),
@@ -112,7 +112,7 @@ def call(node: exp.Expression, translate: Translator) -> Expr:
     arguments = node.expressions
     if name in SPECIAL:
         return _special_call(name, arguments, node, translate)
-    known = FUNCTIONS.get(name)
+    known = SQL_FUNCTIONS.get(name)
     if known is None:
         raise text.error(f"there is no function {name[:40]!r}{_near(name, text)}", node)
     if not known.least <= len(arguments) <= known.most:
@@ -123,9 +123,9 @@ def call(node: exp.Expression, translate: Translator) -> Expr:
 def _near(name: str, text: Text) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - only for error messages
 
-    from penstock.api.sql.aggregates import AGGREGATES  # noqa: PLC0415 - import cycle
+    from penstock.api.sql.aggregates import SQL_AGGREGATES  # noqa: PLC0415 - import cycle
 
-    near = get_close_matches(name, [*FUNCTIONS, *AGGREGATES, *text.own], n=1)
+    near = get_close_matches(name, [*SQL_FUNCTIONS, *SQL_AGGREGATES, *text.own], n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
@@ -169,9 +169,9 @@ def special(node: exp.Expression, translate: Translator) -> Expr:
     match node:
         case exp.Extract():
             part = str(node.this.this).lower() if isinstance(node.this, exp.Var) else ""
-            if part not in PARTS:
-                raise text.error(f"EXTRACT knows {', '.join(PARTS)}", node)
-            return PARTS[part](translate(node.expression))
+            if part not in EXTRACTED_PARTS:
+                raise text.error(f"EXTRACT knows {', '.join(EXTRACTED_PARTS)}", node)
+            return EXTRACTED_PARTS[part](translate(node.expression))
         case exp.Trim():
             inner = node.args.get("expression")
             characters = None if inner is None else str(_constant(inner, translate, str))

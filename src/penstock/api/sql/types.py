@@ -27,12 +27,12 @@ _SEVERAL = {
     pa.timestamp("us", "UTC"): "timestamptz",
     **{pa.timestamp(unit): f"timestamp_{unit}" for unit in ("s", "ms", "ns")},
 }
-TYPES = {name: dtype for dtype, names in _SEVERAL.items() for name in names.split()}
-CHOICES = f"there are {', '.join(TYPES)} (int1, int2, int4 and int8 count bytes; int16, int32, int64 and all uint… count bits)"
+SQL_TYPES = {name: dtype for dtype, names in _SEVERAL.items() for name in names.split()}
+TYPE_NAMES = f"there are {', '.join(SQL_TYPES)} (int1, int2, int4 and int8 count bytes; int16, int32, int64 and all uint… count bits)"
 
 
 def type_named(target: exp.Expression) -> tuple[str, pa.DataType | None]:
     """Return the name of a type as written, and the type; None if it is unknown."""
     parsed = str(getattr(target.this, "name", ""))
     name = str(target.args.get("kind") or parsed).lower() if parsed == "USERDEFINED" else parsed.lower()
-    return name, TYPES.get(name)
+    return name, SQL_TYPES.get(name)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.api.custom import CustomAggregate
-from penstock.api.sql.aggregates import AGGREGATES
+from penstock.api.sql.aggregates import SQL_AGGREGATES
 from penstock.api.sql.group_by import EDGES, WINDOWS
 from penstock.api.sql.parse import WITH_SYNTAX
-from penstock.api.sql.scalars import FUNCTIONS, SPECIAL
+from penstock.api.sql.scalars import SPECIAL, SQL_FUNCTIONS
 from penstock.api.stream import Stream
 from penstock.errors import ExpressionTypeError, SqlError
 
 _SYNTAX = ("case", "if", *(name.lower() for name in WITH_SYNTAX))
-_TAKEN = frozenset({*AGGREGATES, *FUNCTIONS, *SPECIAL, *WINDOWS, *EDGES, *_SYNTAX})
+_TAKEN = frozenset({*SQL_AGGREGATES, *SQL_FUNCTIONS, *SPECIAL, *WINDOWS, *EDGES, *_SYNTAX})
 
 
 def parted(given: Mapping[str, object]) -> tuple[dict[str, Stream], dict[str, CustomAggregate]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlglot.tokens import Token, TokenType
 
-from penstock.api.sql.durations import UNITS, Length, spelled
+from penstock.api.sql.durations import SQL_UNITS, Length, spelled
 from penstock.api.sql.source_span import Text
 from penstock.api.windows import AnyWindow, rows, session, sliding, tumbling, unbounded
 from penstock.errors import SqlError
@@ -128,7 +128,7 @@ class Reader:
 
     def _unit(self) -> str | None:
         if self.tokens and self.tokens[0].token_type != TokenType.STRING:
-            found = UNITS.get(self.tokens[0].text.lower())
+            found = SQL_UNITS.get(self.tokens[0].text.lower())
             if found is not None:
                 self.tokens.pop(0)
             return found

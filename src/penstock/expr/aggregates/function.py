@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.errors import ExpressionTypeError
 from penstock.expr.nodes import Options
-from penstock.expr.rules import NUMBERS
+from penstock.expr.rules import NUMBER_KINDS
 from penstock.types.arrow import kind_of
 from penstock.types.duration import is_whole
 
@@ -133,7 +133,7 @@ def number(types: Types, settings: Settings) -> pa.DataType | None:
 
 def real(types: Types, settings: Settings) -> pa.DataType | None:
     """Return float64 for numbers."""
-    return pa.float64() if all(kind_of(dtype) in NUMBERS for dtype in types) else None
+    return pa.float64() if all(kind_of(dtype) in NUMBER_KINDS for dtype in types) else None
 
 
 def truth(types: Types, settings: Settings) -> pa.DataType | None:

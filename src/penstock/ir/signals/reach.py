@@ -19,7 +19,7 @@ from penstock.ir.signals.nodes import (
 )
 
 # A span of this length never expires a sample.
-END_OF_TIME = 1 << 60
+NO_END = 1 << 60
 # Ticks added on both sides, for changes exactly at the bound.
 MARGIN = 2
 
@@ -110,4 +110,4 @@ def _span(over: WindowReduction) -> int:
 
 
 def _finite(length: int) -> int:
-    return 0 if length >= END_OF_TIME else length
+    return 0 if length >= NO_END else length

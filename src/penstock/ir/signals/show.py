@@ -39,7 +39,7 @@ from penstock.ir.signals.nodes import (
     at,
     past,
 )
-from penstock.ir.signals.reach import END_OF_TIME
+from penstock.ir.signals.reach import NO_END
 
 Ticks = Callable[[int], str]
 
@@ -152,7 +152,7 @@ def _arg(over: WindowReduction, arg: ex.Expr, ticks: Ticks) -> str:
 def _span(over: WindowReduction, ticks: Ticks) -> str:
     now = _moment(over.shift, ticks)
     match over.span:
-        case Rolling(size=size) if size >= END_OF_TIME:
+        case Rolling(size=size) if size >= NO_END:
             return f"-∞ : {now}"
         case Rolling(size=size):
             return f"{now} - {ticks(size)} : {now}"

@@ -21,7 +21,7 @@ from penstock.operators.joins.windows import Placed
 from penstock.runtime.buffers import values_view
 from penstock.runtime.join_metrics import ChosenAlgorithm
 
-FEW_ROWS = 1 << 12  # windows with fewer rows are joined in one call, by partition
+ROWS_JOINED_BY_PARTITION = 1 << 12  # windows with fewer rows are joined in one call, by partition
 MANY_PAIRS = 16  # pairs with equal keys per row, above which the condition's bounds are searched
 
 
@@ -62,7 +62,7 @@ class AlgorithmPairing:
 
     @staticmethod
     def _are_large(batch: Batch, windows: int) -> bool:
-        return len(batch.left) + len(batch.right) >= FEW_ROWS * max(windows, 1)
+        return len(batch.left) + len(batch.right) >= ROWS_JOINED_BY_PARTITION * max(windows, 1)
 
     def codes(self, left: Rows, right: Rows) -> Pairs:
         """Return a code for each key: an integer value itself, else the number of the key among all keys."""

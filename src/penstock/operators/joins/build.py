@@ -24,7 +24,7 @@ from penstock.operators.joins import (
     incremental_rolling,
     incremental_sessions,
 )
-from penstock.operators.joins.algorithm_pairs import FEW_ROWS, AlgorithmPairing, Sorting
+from penstock.operators.joins.algorithm_pairs import ROWS_JOINED_BY_PARTITION, AlgorithmPairing, Sorting
 from penstock.operators.joins.arrival_rate import Arrivals, at_rest
 from penstock.operators.joins.asof import AsofMatcher
 from penstock.operators.joins.band import BandPairing
@@ -139,25 +139,27 @@ class _Build:
         schemas = self.left.schema, self.right.schema
         match op.pairing:
             case ph.Nearest(direction=direction, tolerance=tolerance, exact=exact):
-                sides = HeldSides(schemas, self._keys, kernels, incremental_asof.PER_KEY)
+                sides = HeldSides(schemas, self._keys, kernels, incremental_asof.ASOF_KEYS)
                 nearest = direction == "nearest"
                 waiting = call(("next_rows", nearest, exact), lambda: next_rows(nearest, exact))
                 last = kernels.last_before(exact)
                 return IncrementalAsof(direction, tolerance, exact, sides, output, last, waiting)
             case Within(lo=lo, hi=hi):
-                sides = HeldSides(schemas, self._keys, kernels, incremental_interval.PER_KEY)
+                sides = HeldSides(schemas, self._keys, kernels, incremental_interval.INTERVAL_KEYS)
                 residual = self._residual(context)
                 pairs = not gives_left_rows(op.how) or residual is not None
                 join = call(("interval_join", pairs), lambda: interval_join(pairs))
                 link = call("link_rows", link_rows)
                 return IncrementalInterval(lo, hi, op.how, residual, sides, output, join, link)
             case InWindow(left=Session(gap=gap)):
-                sides = HeldSides(schemas, self._keys, kernels, incremental_sessions.PER_KEY, null_keys=True)
+                sides = HeldSides(
+                    schemas, self._keys, kernels, incremental_sessions.JOINED_SESSION_KEYS, null_keys=True
+                )
                 matcher = self._matcher(kernels, context, None)
                 join = call("session_join", session_join)
                 return IncrementalSessionJoin(gap, sides, matcher, join, call("link_rows", link_rows))
             case ph.Around(lo=lo, hi=hi, reductions=reductions):
-                sides = HeldSides(schemas, self._keys, kernels, incremental_rolling.PER_KEY)
+                sides = HeldSides(schemas, self._keys, kernels, incremental_rolling.ROLLING_KEYS)
                 spec = keyed_spec(sides.stores[1].schema, self.right.clock, (), frame_reductions(reductions))
                 states = CompiledStates(self.node.id, spec, _rolling_kernel, self.kernel_factory)
                 return IncrementalRolling(lo, hi, sides, states, self.node.schema)
@@ -307,7 +309,7 @@ class _Build:
             return OverlapMatcher(plain, self._window_join(partitions, band, watch, None), always=True)
         if self.op.on:
             large = self._window_join(partitions, band, watch, arrivals)
-            return OverlapMatcher(plain, large, least=FEW_ROWS, if_many=True)
+            return OverlapMatcher(plain, large, least=ROWS_JOINED_BY_PARTITION, if_many=True)
         if band is None:
             return plain
         join = PairingJoin(band, self.op.how, self._keys, self._shape, plain.kernels, watch)

@@ -25,13 +25,13 @@ from penstock.operators.joins.ordered_output import Ordered, PutInOrder
 from penstock.operators.joins.partitions import Kernels as PartitionKernels
 from penstock.runtime.kernels import Call
 
-LAZY: dict[str, Callable[[Kernels], LazyJoiner]] = {
+LAZY_BUILDERS: dict[str, Callable[[Kernels], LazyJoiner]] = {
     "npj": NoPartitioning,
     "prj": Radix,
     "mway": MultiWay,
     "mpass": MultiPass,
 }
-EAGER: dict[str, Callable[[Kernels], EagerJoiner]] = {
+EAGER_BUILDERS: dict[str, Callable[[Kernels], EagerJoiner]] = {
     "shj_jm": lambda kernels: Eager("shj_jm", kernels, SymmetricHash, biclique=False),
     "shj_jb": lambda kernels: Eager("shj_jb", kernels, SymmetricHash, biclique=True),
     "pmj_jm": lambda kernels: Eager("pmj_jm", kernels, ProgressiveMerge, biclique=False),
@@ -62,17 +62,17 @@ def kernels_of(kernel_factory: KernelFactory) -> Kernels:
 
 def lazy_joiner(name: str, kernel_factory: KernelFactory) -> LazyJoiner:
     """Return the joiner of a lazy algorithm. Joiners do not share memory."""
-    return LAZY[name](kernels_of(kernel_factory))
+    return LAZY_BUILDERS[name](kernels_of(kernel_factory))
 
 
 def eager_joiner(name: str, kernel_factory: KernelFactory) -> EagerJoiner:
     """Return the joiner of an eager algorithm."""
-    return EAGER[name](kernels_of(kernel_factory))
+    return EAGER_BUILDERS[name](kernels_of(kernel_factory))
 
 
 def joiner(name: str, kernel_factory: KernelFactory) -> Joiner:
     """Return the joiner of an algorithm, lazy or eager, by name."""
-    return lazy_joiner(name, kernel_factory) if name in LAZY else eager_joiner(name, kernel_factory)
+    return lazy_joiner(name, kernel_factory) if name in LAZY_BUILDERS else eager_joiner(name, kernel_factory)
 
 
 def eager(name: str, kernel_factory: KernelFactory, optimise: str) -> EagerJoiner:

@@ -20,7 +20,7 @@ from penstock.runtime.threads import run_on_threads
 
 _BY_WIDTH = {1: U8, 2: U16, 4: U32, 8: U64}
 _NUMPY = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-FEW = 1 << 15  # fewer pairs do not justify a second thread
+FEW_PAIRS = 1 << 15  # fewer pairs do not justify a second thread
 
 Work = Callable[[int, int], object]  # a range of the pairs: from, to
 
@@ -81,4 +81,4 @@ def share_out(work: Sequence[Work], rows: int, threads: int) -> None:
         for gather in work:
             gather(lo, hi)
 
-    run_on_threads([partial(portion, *span) for span in portions(rows, threads if rows >= FEW else 1)])
+    run_on_threads([partial(portion, *span) for span in portions(rows, threads if rows >= FEW_PAIRS else 1)])

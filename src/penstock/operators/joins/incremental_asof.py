@@ -19,7 +19,7 @@ from penstock.runtime.kernels import Call
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
 LEFT, ANSWER, KNOWN, WAITING = range(4)  # words of `marks`, see kernels/asof.py
-PER_KEY = ("known", "seen", "first", "last")
+ASOF_KEYS = ("known", "seen", "first", "last")
 
 
 @dataclass

@@ -22,7 +22,7 @@ from penstock.runtime.time_limits import moved
 LEFT, RIGHT, AT, MADE = range(4)  # words of `marks`, see kernels/interval.py
 AFRESH, MORE = -2, 1
 FEWEST_PAIRS = 1 << 10
-PER_KEY = ("left_first", "left_last", "right_first", "right_last")
+INTERVAL_KEYS = ("left_first", "left_last", "right_first", "right_last")
 _PAIR, _LEFT, _RIGHT = 1, 2, 3  # sort order among results at one time
 _NO_PAIRS = np.zeros(0, np.int64), np.zeros(0, np.int64)
 

@@ -18,7 +18,7 @@ from penstock.runtime.buffers import longer, numpy_type, to_arrow, words_per_cel
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, KernelOverflowError
 from penstock.runtime.time_limits import moved
 
-PER_KEY = ("first", "entering", "last", "newest", "middle", "held")
+ROLLING_KEYS = ("first", "entering", "last", "newest", "middle", "held")
 STATE, SUFFIX = "state", "suffix"
 
 

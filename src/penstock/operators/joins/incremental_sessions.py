@@ -17,7 +17,7 @@ from penstock.runtime.kernels import Call
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
 NEW, EXPIRING, GONE = 0, 2, 4  # words of `marks`, see kernels/sessions.py
-PER_KEY = ("left_first", "left_last", "right_first", "right_last", "latest")
+JOINED_SESSION_KEYS = ("left_first", "left_last", "right_first", "right_last", "latest")
 _SIDES = ("left", "right")
 _CHUNK = 256
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.algorithms.joins.joiner import Pairs
 from penstock.algorithms.sorted_partitions.rows import Rows
-from penstock.operators.joins.algorithm_pairs import FEW_ROWS, AlgorithmPairing
+from penstock.operators.joins.algorithm_pairs import ROWS_JOINED_BY_PARTITION, AlgorithmPairing
 from penstock.operators.joins.completion import (
     alone,
     gives_left_rows,
@@ -190,7 +190,7 @@ class RunMatcher(InWindows):
             runs = [run_of(run, kept) for run in runs]
         codes: Pairs | None = None
         always = self.join.pairing.always
-        for large, some in groupby(runs, lambda run: always or run.rows >= FEW_ROWS):
+        for large, some in groupby(runs, lambda run: always or run.rows >= ROWS_JOINED_BY_PARTITION):
             if not large:
                 yield from self._together(list(some), left, right)
                 continue

@@ -17,7 +17,7 @@ from penstock.operators.joins.results import Emitted, InWindows
 from penstock.operators.joins.sliding import SlidingMatcher, WindowSpans, clipped
 from penstock.operators.joins.windows import WindowRows
 
-ROWS_A_WINDOW = 16  # new rows, on average: with fewer, sorting each window costs more than it saves
+ROWS_WORTH_A_SORT = 16  # new rows, on average: with fewer, sorting each window costs more than it saves
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class OverlapMatcher(InWindows):
     plain: SlidingMatcher
     join: OneWindow
     always: bool = False
-    least: int = ROWS_A_WINDOW
+    least: int = ROWS_WORTH_A_SORT
     if_many: bool = False
 
     def completes(self, before: int, watermark: int) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.hash_table.indexer import Indexer
-from penstock.algorithms.hash_table.keys import LARGEST, SMALL, SPARSEST
+from penstock.algorithms.hash_table.keys import LARGEST_TABLE, SMALL, SPARSEST_KEYS
 from penstock.algorithms.joins.joiner import Pairs
 from penstock.algorithms.sort.sorting import Sorter
 from penstock.loop.abi import numbered
@@ -25,7 +25,7 @@ from penstock.runtime.threads import run_on_threads
 from penstock.runtime.time_limits import is_within_reach, moved
 
 # Fewer rows than this do not justify a second thread.
-ROWS_PER_THREAD = 1 << 16
+JOINED_ROWS_PER_THREAD = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Kernels:
 
     def shares(self, rows: int) -> int:
         """Return the number of threads to use for some rows."""
-        return max(min(self.threads, rows // ROWS_PER_THREAD), 1)
+        return max(min(self.threads, rows // JOINED_ROWS_PER_THREAD), 1)
 
 
 # --- key numbering ----------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def _dense(left: pa.Array, right: pa.Array) -> tuple[np.ndarray, np.ndarray, int
         return None
     one, other = (values_view(column).astype(np.int64, copy=False) for column in (left, right))
     least, most = int(min(one.min(), other.min())), int(max(one.max(), other.max()))
-    widest = min(max(SPARSEST * (len(one) + len(other)), SMALL), LARGEST)
+    widest = min(max(SPARSEST_KEYS * (len(one) + len(other)), SMALL), LARGEST_TABLE)
     if least >= 0 and most < widest:
         return one, other, most + 1  # a few empty partitions cost less than two copies
     return None if most - least >= widest else (one - least, other - least, most - least + 1)

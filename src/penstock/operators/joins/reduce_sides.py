@@ -17,7 +17,7 @@ from penstock.operators.joins.windows import WindowRows
 
 SMALLER = 16
 """How many times as many rows the larger side has, where it is reduced."""
-LEAST = 4_096
+LEAST_REDUCED_ROWS = 4_096
 """Fewer rows are joined faster than they are reduced."""
 _REDUCIBLE = {"inner": (0, 1), "semi": (0, 1), "left": (1,), "anti": (1,), "right": (0,)}
 """The sides whose rows without a partner are in no result, by kind of join."""
@@ -37,7 +37,7 @@ def reduced_sides(
     sides = left, right
     for side in _REDUCIBLE.get(how, ()):
         own, other = sides[side], sides[1 - side]
-        if len(own) >= max(LEAST, SMALLER * len(other)):
+        if len(own) >= max(LEAST_REDUCED_ROWS, SMALLER * len(other)):
             found = _with_partner(own, other, keys[side], keys[1 - side])
             if found is not None:
                 return (found, None) if side == 0 else (None, found)

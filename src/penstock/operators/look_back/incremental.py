@@ -23,8 +23,8 @@ from penstock.types.time import Time
 
 FREE, USED, OLDEST, NEWEST, NUMBER, HELD, WRITTEN = range(7)  # words of `marks`, see kernels/look_back.py
 NONE = -1
-OF_KEYS = {"first": NONE, "last": NONE, "middle": NONE, "held": 0}
-OF_SLOTS = {"owner": NONE, "time": 0, "number": 0, "after": NONE, "next": NONE, "previous": NONE}
+LOOK_BACK_KEYS = {"first": NONE, "last": NONE, "middle": NONE, "held": 0}
+LOOK_BACK_SLOTS = {"owner": NONE, "time": 0, "number": 0, "after": NONE, "next": NONE, "previous": NONE}
 STATE, ALONE, SUFFIX = "state", "alone", "suffix"
 HOLDING, RESTORING = "holding", "restoring"  # kernels
 
@@ -44,7 +44,7 @@ class IncrementalLookBack:
     marks: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        self.table = KeyedTable(self.program, OF_KEYS, OF_SLOTS, (STATE,), (ALONE, SUFFIX))
+        self.table = KeyedTable(self.program, LOOK_BACK_KEYS, LOOK_BACK_SLOTS, (STATE,), (ALONE, SUFFIX))
         self.ahead = OrderedArrivals(self.rows, self.time, self.sorter, self.metrics)
         self.marks = np.array([NONE, 0, NONE, NONE, 0, 0, 0])
 

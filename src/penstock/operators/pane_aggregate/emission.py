@@ -22,8 +22,8 @@ from penstock.runtime.stage import END_OF_TIME, KernelOverflowError
 from penstock.runtime.threads import run_on_threads
 from penstock.runtime.time_limits import does_not_fit
 
-MOST_ROWS = 1 << 20
-FEW_ROWS = 1 << 17  # output for this many rows is allocated without counting them first
+MOST_EMITTED_ROWS = 1 << 20
+ROWS_ALLOCATED_UNCOUNTED = 1 << 17  # output for this many rows is allocated without counting them first
 # Fewer results than this are not worth a separate thread, which must also merge its first window.
 CELLS_PER_THREAD = 1 << 16
 
@@ -160,12 +160,12 @@ class Emission:
     def _capacity(self, lo: int, hi: int) -> int:
         """Output capacity for whole windows: all of them if each is one pane, else up to MOST_ROWS per call."""
         frames, columns = self.frames, self.columns
-        if not frames.overlapping and (hi - lo) * columns > FEW_ROWS:
+        if not frames.overlapping and (hi - lo) * columns > ROWS_ALLOCATED_UNCOUNTED:
             slots = frames.order[frames.first[lo:hi]]
             low, high = np.minimum.reduce(slots), np.maximum.reduce(slots) + 1
             cells = self.presence[low * columns : high * columns]
             return min(int(np.count_nonzero(cells)), len(slots) * columns) + columns
-        return min((hi - lo) * columns, max(MOST_ROWS, columns)) + columns
+        return min((hi - lo) * columns, max(MOST_EMITTED_ROWS, columns)) + columns
 
     def _outputs(self, capacity: int) -> dict[str, np.ndarray]:
         written = self.kernel.written

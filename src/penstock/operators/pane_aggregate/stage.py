@@ -33,7 +33,7 @@ from penstock.operators.pane_aggregate.tasks import Task, Tasks, cut, expected_p
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.runtime.adapt.controller import USUAL, Controller
 from penstock.runtime.buffers import flags
-from penstock.runtime.engine import DEFAULT_TASK_BYTES, MOST_ROWS, Engine
+from penstock.runtime.engine import DEFAULT_TASK_BYTES, MOST_TASK_ROWS, Engine
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, Stage, TimedBatch
 from penstock.runtime.threads import run_on_threads
@@ -44,7 +44,7 @@ from penstock.state.state_table import StateTable, read_scalars, scalars
 # Below this many rows, a second thread's table and its merge cost more than the thread saves.
 ROWS_PER_THREAD = 1 << 17
 # Above this many ownership changes along the time axis, one merged table is cheaper than many small emit passes.
-MOST_RUNS = 64
+MOST_MORSELS = 64
 # A second thread fills a second table that must be merged. Below this many rows per key, that costs more than it
 # saves (measured: at 20 rows per key two threads are no faster than one, at 200 they are).
 ROWS_PER_COLUMN = 64
@@ -327,13 +327,13 @@ class WindowStage:
         """The most rows of a batch that one thread folds without further thought."""
         if self._small_tasks:
             return 0
-        return MOST_ROWS if self.engine.workers == 1 else 2 * ROWS_PER_THREAD - 1
+        return MOST_TASK_ROWS if self.engine.workers == 1 else 2 * ROWS_PER_THREAD - 1
 
     @cached_property
     def _sensed_every(self) -> int:
         """The rows that are folded directly between two tasks that are measured."""
         policy = self.controller.policy
-        return 4 * policy.task if self.engine.adaptive else MOST_ROWS << 30
+        return 4 * policy.task if self.engine.adaptive else MOST_TASK_ROWS << 30
 
     @property
     def _small_tasks(self) -> bool:
@@ -374,7 +374,7 @@ class WindowStage:
             self._forget_cursors()
         if len(busy) > 1 and not is_cheap_to_merge(busy) and not any(worker.sparse for worker in busy):
             runs = runs_of(disjoint(busy))
-            held = copy_overlap(runs, self.windows.span - 1) if len(runs) <= MOST_RUNS else None
+            held = copy_overlap(runs, self.windows.span - 1) if len(runs) <= MOST_MORSELS else None
             if held is not None:
                 last = [(worker, pane // self.windows.step) for worker, pane in runs[:-1]]
                 return [(worker, min(window, upto)) for worker, window in last] + [(runs[-1][0], upto)], held

@@ -12,7 +12,7 @@ from penstock.algorithms.window_grid import WindowGrid
 from penstock.loop.morsels import Morsels
 from penstock.operators.pane_aggregate.lateness import part_of
 from penstock.operators.pane_aggregate.program import WindowProgram
-from penstock.runtime.engine import MOST_ROWS, Engine
+from penstock.runtime.engine import MOST_TASK_ROWS, Engine
 from penstock.runtime.stage import TimedBatch
 
 MOST_PANES_AHEAD = 1 << 14
@@ -71,7 +71,7 @@ def cut(
     """Cut a batch into tasks: parts of one batch, or slices whose texts each worker interns separately."""
     rows = timed_batch.batch.num_rows
     row_bytes = program.row_bytes or max(timed_batch.batch.nbytes // max(rows, 1), 1)
-    if program.interned or rows > MOST_ROWS:
+    if program.interned or rows > MOST_TASK_ROWS:
         for begin, end in engine.slices(rows, row_bytes):
             yield Task(part_of(timed_batch, begin, end), Morsels(0, end - begin, end - begin))
         return

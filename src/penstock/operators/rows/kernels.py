@@ -20,7 +20,7 @@ from penstock.loop.machine import machine_type
 from penstock.loop.nodes import BOOL, I32, I64, U8, Kernel, Value, Var
 from penstock.types.time import Time
 
-CHUNK = 2048
+ROWS_CHUNK = 2048
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class _Rows:
         self.done = k.var("done", 0)
         self.at = k.var("at", self.lo)
         with k.while_(self.at < self.hi):
-            n = k.var("n", chunk_length(self.hi - self.at, CHUNK))
+            n = k.var("n", chunk_length(self.hi - self.at, ROWS_CHUNK))
             if self.spec.where is None:
                 self._compute_all(n)
             else:
@@ -83,7 +83,7 @@ class _Rows:
 
     def _compute_chosen(self, n: Value, where: ex.Expr) -> None:
         k = self.k
-        chosen = k.local("chosen", I32, CHUNK + LANES)
+        chosen = k.local("chosen", I32, ROWS_CHUNK + LANES)
         positions = k.buffer("positions", U8)
         out_row = k.buffer("out_row", I64)
 

@@ -16,7 +16,7 @@ from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
 from penstock.operators.rows.bound_rows import BoundRows
 from penstock.runtime.buffers import indices, numpy_type, room, to_arrow
 from penstock.runtime.column_addresses import ColumnAddresses
-from penstock.runtime.engine import MOST_ROWS
+from penstock.runtime.engine import MOST_TASK_ROWS
 from penstock.runtime.implied_times import implied_times
 from penstock.runtime.kernels import OutputCall, ResultColumn, TextKernels
 from penstock.runtime.metrics import Metrics
@@ -48,7 +48,7 @@ class RowsProgram(Protocol):
 
 
 # Fewer rows are computed in less time than it takes to pass them to another thread.
-ROWS_PER_THREAD = 1 << 16
+FILTERED_ROWS_PER_THREAD = 1 << 16
 
 
 class RowsStage:
@@ -93,14 +93,14 @@ class RowsStage:
     def _batch(self, timed_batch: TimedBatch) -> list[TimedBatch]:
         """Compute a batch: at once, or in parts on all threads."""
         columns, rows = timed_batch.addresses, timed_batch.batch.num_rows
-        parts = min(self._threads, rows // ROWS_PER_THREAD)
+        parts = min(self._threads, rows // FILTERED_ROWS_PER_THREAD)
         if columns is not None and parts <= 1:
             made = self._directly(timed_batch, columns)
             if made is not None:
                 return [made]
         if parts <= 1:
-            return [self._rows(part) for part in _parts(timed_batch, MOST_ROWS)]
-        cut = list(_parts(timed_batch, min(-(-rows // parts), MOST_ROWS)))
+            return [self._rows(part) for part in _parts(timed_batch, MOST_TASK_ROWS)]
+        cut = list(_parts(timed_batch, min(-(-rows // parts), MOST_TASK_ROWS)))
         found: list[TimedBatch] = list(cut)
 
         def work(place: int) -> None:

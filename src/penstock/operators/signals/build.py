@@ -16,7 +16,7 @@ from penstock.expr import nodes as ex
 from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.defined_everywhere import is_lenient
 from penstock.ir.signals.nodes import at
-from penstock.ir.signals.reach import END_OF_TIME, lag, reach
+from penstock.ir.signals.reach import NO_END, lag, reach
 from penstock.ir.signals.scope import reduced_type, scope
 from penstock.loop.abi import Binding
 from penstock.loop.machine import machine_type
@@ -380,7 +380,7 @@ def retention(program: temporal.Program) -> Retention:
                             # One alone is taken for what holds, which may be nothing: of two, only samples count.
                             samples = max(samples, rows, 2)
                         case temporal.Rolling(size=size):
-                            sequential |= size >= END_OF_TIME
+                            sequential |= size >= NO_END
             case temporal.Resample(method=method, max_gap=gap):
                 levels, forgets = levels + 1, forgets and (method == "last" or gap is not None)
             case temporal.SampleAndHold():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.algorithms.kernel_factory import KernelFactory
-from penstock.loop.nodes import TYPES, Type
+from penstock.loop.nodes import MACHINE_TYPES, Type
 from penstock.operators.signals.interleaving import Interleaver, Types
 from penstock.operators.signals.kernels.interleave import CAPACITY_BITS, interleave, part_of_partitions
 from penstock.runtime.kernels import Call
@@ -24,4 +24,4 @@ def interleaver(kernel_factory: KernelFactory, threads: int) -> Interleaver:
 
 
 def _machine(types: Types) -> tuple[Type, ...]:
-    return tuple(TYPES[f"{np.dtype(dtype).kind}{8 * dtype.itemsize}"] for dtype in types)
+    return tuple(MACHINE_TYPES[f"{np.dtype(dtype).kind}{8 * dtype.itemsize}"] for dtype in types)

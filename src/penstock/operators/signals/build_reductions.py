@@ -17,7 +17,7 @@ from penstock.algorithms.sorted_partitions.results import Reductions
 from penstock.expr import nodes as ex
 from penstock.ir import nodes as ir
 from penstock.ir.signals import nodes as temporal
-from penstock.ir.signals.reach import END_OF_TIME
+from penstock.ir.signals.reach import NO_END
 from penstock.operators.signals.accesses import SpanReading
 from penstock.operators.signals.kernels.walk import EVER, LAST, PER, ROLLING, WINDOW
 from penstock.physical import nodes as ph
@@ -112,7 +112,7 @@ def span_reading(over: temporal.WindowReduction) -> SpanReading:
     """Return how samples enter and leave a span."""
     match over.span:
         case temporal.Rolling(size=size):
-            return SpanReading(over.source, EVER if size >= END_OF_TIME else ROLLING, size, 1, over.shift)
+            return SpanReading(over.source, EVER if size >= NO_END else ROLLING, size, 1, over.shift)
         case temporal.Last(rows=rows):
             return SpanReading(over.source, LAST, rows, 1, over.shift)
         case temporal.Window(size=size, every=every):

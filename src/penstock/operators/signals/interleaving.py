@@ -22,7 +22,7 @@ from penstock.runtime.threads import run_on_threads
 
 Types = tuple[np.dtype, ...]
 
-FEWEST_ROWS = 1 << 14  # with fewer, the cost of sorting is negligible
+ROWS_WORTH_SORTING = 1 << 14  # with fewer, the cost of sorting is negligible
 ROWS_OF_A_PARTITION = 16  # with fewer, a bucket visits more partitions than it finds runs
 SLICES_PER_THREAD = 2
 ROWS_PER_SLICE = 1 << 17
@@ -43,7 +43,10 @@ class Interleaver:
 
     def merged(self, points: Points, keys: Sequence[pa.Array]) -> InterleavedRuns | None:
         """Return every point with a value as a run, by start; None if a sort is faster."""
-        if len(points) < max(FEWEST_ROWS, ROWS_OF_A_PARTITION * points.partitions) or points.partitions < 2:
+        if (
+            len(points) < max(ROWS_WORTH_SORTING, ROWS_OF_A_PARTITION * points.partitions)
+            or points.partitions < 2
+        ):
             return None
         of_points = _Columns(points.columns, len(points), defined=True)
         of_partitions = _Columns(_named(keys), points.partitions, defined=False)

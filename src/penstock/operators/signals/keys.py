@@ -14,7 +14,7 @@ from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.runtime.buffers import indices, to_arrow, values_view
 from penstock.state.state_table import require
 
-FEW_ROWS = 1 << 12  # with fewer rows, a lookup table of keys does not pay
+ROWS_WITHOUT_LOOKUP = 1 << 12  # with fewer rows, a lookup table of keys does not pay
 
 
 @dataclass
@@ -39,7 +39,9 @@ class PartitionKeys:
             return np.zeros(len(rows), np.int64)
         columns = [rows.batch.column(name) for name in self.names]
         dense = (
-            dense_numbers(columns[0], self.threads) if len(columns) == 1 and len(rows) > FEW_ROWS else None
+            dense_numbers(columns[0], self.threads)
+            if len(columns) == 1 and len(rows) > ROWS_WITHOUT_LOOKUP
+            else None
         )
         return self.index.number(columns) if dense is None else self._by_table(columns[0], dense)
 

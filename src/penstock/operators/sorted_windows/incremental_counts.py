@@ -22,7 +22,7 @@ from penstock.types.time import Time
 from penstock.types.windows import Count
 
 STATE = "state"
-OF_KEYS = {"seen": 0, "start": 0, "last": 0}
+COUNT_KEYS = {"seen": 0, "start": 0, "last": 0}
 
 
 @dataclass
@@ -39,7 +39,7 @@ class IncrementalCounts:
     ahead: OrderedArrivals = field(init=False)
 
     def __post_init__(self) -> None:
-        self.table = KeyedTable(self.program, OF_KEYS, {}, key_states=(STATE,))
+        self.table = KeyedTable(self.program, COUNT_KEYS, {}, key_states=(STATE,))
         self.ahead = OrderedArrivals(self.schema, self.time, self.results.sorter, self.metrics)
 
     def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
@@ -63,7 +63,7 @@ class IncrementalCounts:
 
     def save(self) -> Mapping[str, StateTable]:
         keys = self._open()
-        columns = {name: indices(self.table.arrays[name][keys]) for name in OF_KEYS}
+        columns = {name: indices(self.table.arrays[name][keys]) for name in COUNT_KEYS}
         states = self.table.saved_states(STATE, keys)
         windows = self.table.directory.kept(keys, (), {**columns, **states})
         return {**self.ahead.save(self.program.keys), "windows": windows}
@@ -76,7 +76,7 @@ class IncrementalCounts:
     def _load_windows(self, saved: pa.Table) -> None:
         keys = self.table.numbers(saved)
         require(len(np.unique(keys)) == len(keys), "its windows of rows")
-        for name in OF_KEYS:
+        for name in COUNT_KEYS:
             self.table.arrays[name][keys] = integers(saved, name)
         seen = self.table.arrays["seen"]
         require((seen >= 0).all() and (seen < self.window.every).all(), "its counts of rows")

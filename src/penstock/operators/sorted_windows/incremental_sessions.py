@@ -27,8 +27,8 @@ MOST_PENDING = 1 << 15  # rows; a run that advances after each push has fewer
 JUDGING, TRUSTING = "judging", "trusting"  # kernels: with rows behind their arrival watermarks, and without
 
 STATE = "state"
-OF_KEYS = {"newest": NONE, "oldest": NONE, "ended": START_OF_TIME}
-OF_SLOTS = {"owner": NONE, "older": NONE, "newer": NONE, "start": 0, "last": 0, "heap": 0, "due": 0}
+SESSION_KEYS = {"newest": NONE, "oldest": NONE, "ended": START_OF_TIME}
+SESSION_SLOTS = {"owner": NONE, "older": NONE, "newer": NONE, "start": 0, "last": 0, "heap": 0, "due": 0}
 
 
 @dataclass
@@ -46,7 +46,7 @@ class IncrementalSessions:
     pending: list[TimedBatch] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self.table = KeyedTable(self.program, OF_KEYS, OF_SLOTS, slot_states=(STATE,))
+        self.table = KeyedTable(self.program, SESSION_KEYS, SESSION_SLOTS, slot_states=(STATE,))
         self.marks = np.array([NONE, 0, 0])
         self.nothing = joined([], self.schema)
 

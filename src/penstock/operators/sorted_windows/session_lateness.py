@@ -22,7 +22,7 @@ from penstock.state.state_table import StateTable, integers, typed
 
 LATE, CUT = 1, 2  # the kernel's results
 _KEY = "key:"
-FEW = 1 << 10  # up to this many ends are kept without a search for obsolete ones
+FEW_ENDS = 1 << 10  # up to this many ends are kept without a search for obsolete ones
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class SessionLateness:
     def crowded(self, watermark: int) -> bool:
         """Whether to drop ends: many have accumulated, or sessions decided row by row have been emitted."""
         emitted = (self.ends.upto > START_OF_TIME) & (self.ends.upto < watermark)
-        return len(self.ends) > max(2 * self.settled, FEW) or bool(emitted.any())
+        return len(self.ends) > max(2 * self.settled, FEW_ENDS) or bool(emitted.any())
 
     def forget(self, waiting: Rows, watermark: int) -> None:
         """Drop the ends that no row can reach any more."""

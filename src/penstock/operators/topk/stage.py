@@ -26,7 +26,7 @@ def _arrow() -> Any:
     return pyarrow.compute
 
 
-ROWS_A_WINDOW = 256
+RANKED_ROWS = 256
 """Windows with fewer rows, on average, are sorted whole: a selection in each would cost more than it leaves out."""
 
 
@@ -40,7 +40,7 @@ def _near_the_top(column: pa.Array, window: np.ndarray, k: int) -> np.ndarray | 
     cuts = np.flatnonzero(np.diff(window)) + 1
     if not number or column.null_count or bool((np.diff(window) < 0).any()):
         return None
-    if (len(cuts) + 1) * max(ROWS_A_WINDOW, 4 * k) > len(window):
+    if (len(cuts) + 1) * max(RANKED_ROWS, 4 * k) > len(window):
         return None
     values = column.to_numpy(zero_copy_only=False)
     if values.dtype.kind == "f" and bool(np.isnan(values).any()):

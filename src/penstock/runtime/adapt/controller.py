@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.runtime.adapt.history import Adaptation, note_gain, record
-from penstock.runtime.adapt.sensor import FEW_ROWS, Sensor
+from penstock.runtime.adapt.sensor import ROWS_OF_SMALL_TASK, Sensor
 
 Start = Callable[[Callable[[], None]], None]
 Report = Callable[[str, str, str, str], None]  # what, before, after, why
@@ -81,7 +81,7 @@ class Controller:
         """Take note of a task, and of `unsensed` rows before it. A change beyond noise asks for a new profile."""
         self.rows += rows + unsensed
         self.due = self.adaptive and self.rows >= self._next
-        if rows < FEW_ROWS or not self.adaptive:
+        if rows < ROWS_OF_SMALL_TASK or not self.adaptive:
             return
         if self.sensor.take(rows, accepted, nanoseconds):
             self._gap, self._next = 1, max(self.rows, self.policy.patience)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _WEIGHT = 0.2  # of the newest task
-FEWEST = 4  # tasks before a mean says anything
+FEWEST_TASKS = 4  # tasks before a mean says anything
 _BEYOND_NOISE = 4.0  # mean deviations
 _LEAST_CHANGE = 0.25  # of the mean: smaller changes are not worth a profile
 _LEAST_SHIFT = 0.1  # of the share of accepted rows
-FEW_ROWS = 1 << 10  # smaller tasks measure what surrounds kernels
+ROWS_OF_SMALL_TASK = 1 << 10  # smaller tasks measure what surrounds kernels
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Sensor:
     @property
     def settled(self) -> bool:
         """Whether enough tasks were measured."""
-        return self.tasks >= FEWEST
+        return self.tasks >= FEWEST_TASKS
 
     def take(self, rows: int, accepted: int, nanoseconds: int) -> bool:
         """Measure a task; return whether the rows, or what they cost, have changed."""
@@ -48,7 +48,7 @@ class Sensor:
         return abs(cost - self.cost) > limit or abs(kept - self.kept) > _LEAST_SHIFT
 
     def _follow(self, cost: float, kept: float) -> None:
-        weight = 1 / (self.tasks + 1) if self.tasks < FEWEST else _WEIGHT
+        weight = 1 / (self.tasks + 1) if self.tasks < FEWEST_TASKS else _WEIGHT
         self._noise += weight * (abs(cost - self.cost) - self._noise) if self.tasks else 0.0
         self.cost += weight * (cost - self.cost)
         self.kept += weight * (kept - self.kept)

@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 
 from penstock.errors import EngineError, MemoryLimitError
 
-LEAST = 1 << 20  # a smaller budget would be used up by the buffers of one batch
+LEAST_BUDGET = 1 << 20  # a smaller budget would be used up by the buffers of one batch
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
@@ -20,7 +20,7 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 _FOLDERS = "PENSTOCK_SPILL_DIR", "SPARK_LOCAL_DIRS", "LOCAL_DIRS"
 
 
-def memory_bytes(given: object, least: int = LEAST) -> int:
+def memory_bytes(given: object, least: int = LEAST_BUDGET) -> int:
     """Return a size in bytes, given as a number or as text with a unit; Spark's `512m` and `4g` are binary.
 
     >>> memory_bytes("4GB"), memory_bytes("512MiB"), memory_bytes("1g")

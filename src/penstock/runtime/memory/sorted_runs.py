@@ -20,7 +20,7 @@ from penstock.runtime.memory.budget import Budget, no_room, spill_folder
 from penstock.runtime.stage import END_OF_TIME
 
 FAN_IN = 16  # runs that are merged at once; each has a batch in memory
-FEWEST_ROWS = 64  # of a batch of a run
+FEWEST_ROWS_OF_RUN = 64  # of a batch of a run
 
 Times = Callable[[pa.RecordBatch], np.ndarray]
 
@@ -135,7 +135,9 @@ class SortedRuns:
         try:
             with pa.ipc.new_stream(file, self.schema) as writer:
                 for rows in sorted_rows:
-                    every = max(self.share // FAN_IN * rows.num_rows // max(rows.nbytes, 1), FEWEST_ROWS)
+                    every = max(
+                        self.share // FAN_IN * rows.num_rows // max(rows.nbytes, 1), FEWEST_ROWS_OF_RUN
+                    )
                     for begin in range(0, rows.num_rows, every):
                         writer.write_batch(rows.slice(begin, every))
             self.budget.spilled += file.tell()

@@ -31,7 +31,7 @@ from penstock.errors import EngineError
 ALIAS = "penstock"  # the folder as which Spark unpacks the archive; bootstrap.py depends on it
 NEEDED = ("llvmlite", "numpy", "pandas", "pyarrow", "tzdata")
 # Packed if they are installed here: without Polars files are read more slowly, without the others sources do not work.
-OPTIONAL = ("confluent-kafka", "deltalake", "fastavro", "obstore", "polars", "pyiceberg")
+PACKED_IF_INSTALLED = ("confluent-kafka", "deltalake", "fastavro", "obstore", "polars", "pyiceberg")
 _LINUX = "Linux"
 _GLIBC_MINORS = range(28, 16, -1)  # wheels for glibc 2.28 or older run wherever pyarrow's do
 _UNUSED = ("tests", "include", "__pycache__")
@@ -83,7 +83,7 @@ def pack_archive(
 
 def requirements(add: Sequence[str] = (), only: Sequence[str] | None = None) -> list[str]:
     """List the packages to install, in the versions of this environment."""
-    given = [name for name in OPTIONAL if _installed(name)] if only is None else list(only)
+    given = [name for name in PACKED_IF_INSTALLED if _installed(name)] if only is None else list(only)
     wrong = [name for name in (*given, *add) if not re.fullmatch(r"[A-Za-z0-9][\w.-]*(\[[\w,-]+\])?", name)]
     if wrong:
         raise EngineError(

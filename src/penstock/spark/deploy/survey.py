@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-PACKAGES = ("pyarrow", "numpy", "llvmlite", "pandas", "polars")
-REQUIRED = ("pyarrow", "numpy", "llvmlite")
+EXECUTOR_PACKAGES = ("pyarrow", "numpy", "llvmlite", "pandas", "polars")
+REQUIRED_ON_EXECUTORS = ("pyarrow", "numpy", "llvmlite")
 
 
 def surveyor(paths: Sequence[str], seconds: float) -> Callable[[int], str]:
@@ -82,10 +82,10 @@ def packages() -> dict[str, object]:
         return {
             "penstock": None,
             "problem": str(error),
-            "versions": {name: version(name) for name in PACKAGES},
+            "versions": {name: version(name) for name in EXECUTOR_PACKAGES},
         }
-    versions = {name: version(name) for name in PACKAGES}
-    missing = [name for name in REQUIRED if versions[name] is None]
+    versions = {name: version(name) for name in EXECUTOR_PACKAGES}
+    missing = [name for name in REQUIRED_ON_EXECUTORS if versions[name] is None]
     problem = f"no {', '.join(missing)}" if missing else None
     return {"penstock": penstock, "problem": problem, "versions": versions}
 

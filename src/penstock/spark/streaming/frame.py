@@ -25,7 +25,7 @@ from penstock.spark.split_plan import cut
 from penstock.spark.storage import Accesses
 from penstock.spark.streaming.fold import PreAggregation
 from penstock.spark.streaming.late_and_malformed import require_folders
-from penstock.spark.streaming.operator import OUTPUT, STATE, Unpack, WithState
+from penstock.spark.streaming.operator import OUTPUT, STATE_SCHEMA, Unpack, WithState
 from penstock.spark.streaming.shard import COUNTS, Shard
 from penstock.spark.streaming.shard_placement import labels
 from penstock.spark.streaming.shuffle_write import FromFrame, Scatter, StreamSender
@@ -161,7 +161,7 @@ class Topology:
         schema = spark_schema(schema_of(plan), never_null(plan))
         # No `withWatermark`: shards compute the watermark, and Spark only stores their state.
         stepped = sent.groupBy("shard").applyInPandasWithState(
-            WithState(shard), OUTPUT, STATE, self.mode, "NoTimeout"
+            WithState(shard), OUTPUT, STATE_SCHEMA, self.mode, "NoTimeout"
         )
         plain = Query(shard.query.text, shard.query.functions)
         return (

@@ -19,13 +19,13 @@ from penstock.spark.types import Deliver, deliverer, never_null
 from penstock.state.packing import pack, unpack
 from penstock.state.state import State
 
-STATE = "state binary"
-NUMBERS = (*COUNTS, "state_bytes", "watermark")
-NAMES = ("payload", *NUMBERS)
+STATE_SCHEMA = "state binary"
+BATCH_NUMBERS = (*COUNTS, "state_bytes", "watermark")
+NAMES = ("payload", *BATCH_NUMBERS)
 # Results are Arrow streams in one column, so pandas converts none of their types. Numbers are never null, which shortens the code
 # that Spark generates, in each task with a row, to observe them.
-OUTPUT = ", ".join(["payload binary", *(f"{name} bigint not null" for name in NUMBERS)])
-RESULT_ROWS = 1 << 16
+OUTPUT = ", ".join(["payload binary", *(f"{name} bigint not null" for name in BATCH_NUMBERS)])
+RESULT_BATCH_ROWS = 1 << 16
 WHERE = "the state in the checkpoint"
 
 
@@ -64,8 +64,8 @@ def rows_of(step: ShardStep, state_bytes: int) -> Iterator[tuple[Any, ...]]:
     none = (0,) * len(COUNTS)
     yield (None, *(step.counts[name] for name in COUNTS), state_bytes, step.watermark)
     for batch in step.results:
-        for begin in range(0, batch.num_rows, RESULT_ROWS):
-            part = pa.Table.from_batches([batch.slice(begin, RESULT_ROWS)])
+        for begin in range(0, batch.num_rows, RESULT_BATCH_ROWS):
+            part = pa.Table.from_batches([batch.slice(begin, RESULT_BATCH_ROWS)])
             yield (pack(part), *none, 0, step.watermark)
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.algorithms.expressions.calendar import PARTS
+from penstock.algorithms.expressions.calendar import CALENDAR_PARTS
 from penstock.loop.abi import numbered
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, Kernel
@@ -55,7 +55,7 @@ def parts(dtype: pa.DataType) -> Kernel:
     with k.for_(0, n, "row") as row:
         ticks = k.var("ticks", given_[row])
         for buffer, name in zip(out, CALENDAR, strict=True):
-            k.store(buffer, row, PARTS[name](k, ticks, dtype).to(I64))
+            k.store(buffer, row, CALENDAR_PARTS[name](k, ticks, dtype).to(I64))
     k.ret(n)
     return k.build()
 
@@ -101,4 +101,4 @@ def test_nanoseconds_agree_with_microseconds_but_for_their_last_digits(ticks: li
 
 
 def test_every_part_is_compared() -> None:
-    assert set(CALENDAR) == set(PARTS) - {"epoch_ticks"}
+    assert set(CALENDAR) == set(CALENDAR_PARTS) - {"epoch_ticks"}

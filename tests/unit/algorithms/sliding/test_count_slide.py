@@ -14,7 +14,7 @@ from penstock.algorithms.sliding import count_rows, plain
 from penstock.algorithms.sliding.accumulate import LONGEST_CHAIN, light
 from penstock.algorithms.sliding.count_panes import STREAMS
 from penstock.algorithms.sliding.count_rows import (
-    CHUNK,
+    FRAMES_PER_CHUNK,
     lanes,
     longest_chain,
     running,
@@ -158,7 +158,7 @@ def test_blocks_too_long_for_the_cache_make_their_runs_again(monkeypatch: pytest
 def test_panes_of_floats_join_stretch_by_stretch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     subject = next(candidate for candidate in SUBJECTS if candidate.name == name)
     kernel_of.cache_clear()
-    monkeypatch.setattr(count_rows, "STRETCH", 2)
+    monkeypatch.setattr(count_rows, "PANES_PER_SWEEP", 2)
     for many in (9, 160, 500):
         check(subject, (187, 1), count_slide, many)
     kernel_of.cache_clear()
@@ -187,7 +187,7 @@ def test_the_least_float_of_frames_without_numbers_is_nan(shape: tuple[int, int]
 @pytest.mark.parametrize("shape", [(11, 1), (7, 3), (36, 4)], ids=str)
 def test_chunks_of_short_frames_hand_on_what_they_know(name: str, shape: tuple[int, int]) -> None:
     subject = next(candidate for candidate in SUBJECTS if candidate.name == name)
-    for many in (CHUNK, 2 * CHUNK + 40):
+    for many in (FRAMES_PER_CHUNK, 2 * FRAMES_PER_CHUNK + 40):
         check(subject, shape, count_slide, many)
 
 
@@ -204,12 +204,17 @@ def test_panes_that_are_read_side_by_side_are_each_of_its_own_rows(name: str, sh
 @pytest.mark.parametrize("shape", [(64, 32), (90, 36)], ids=str)
 def test_chunks_of_panes_are_read_side_by_side(name: str, shape: tuple[int, int]) -> None:
     subject = next(candidate for candidate in SUBJECTS if candidate.name == name)
-    check(subject, shape, count_slide, CHUNK + STREAMS + 1)
+    check(subject, shape, count_slide, FRAMES_PER_CHUNK + STREAMS + 1)
 
 
 @pytest.mark.parametrize(
     ("shape", "many"),
-    [((160, 160), 11), ((320, 160), 11), ((64, 32), CHUNK + 11), ((90, 36), CHUNK + 11)],
+    [
+        ((160, 160), 11),
+        ((320, 160), 11),
+        ((64, 32), FRAMES_PER_CHUNK + 11),
+        ((90, 36), FRAMES_PER_CHUNK + 11),
+    ],
     ids=str,
 )
 def test_a_sum_of_floats_is_the_same_in_every_bit_wherever_a_call_begins(

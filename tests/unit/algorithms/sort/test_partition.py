@@ -39,7 +39,7 @@ def filled(kernel: Kernel, partitions: np.ndarray, lo: int = 0) -> tuple[np.ndar
 def test_rows_by_way_of_groups_lie_as_those_that_go_at_once(
     chunk: int, lo: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partition, "CHUNK", chunk)
+    monkeypatch.setattr(partition, "PARTITION_CHUNK", chunk)
     partitions = np.random.default_rng(chunk).integers(0, 300, 200)
     order = lo + np.argsort(partitions[lo:], kind="stable")
     for kernel in (fill_partitions(COLUMNS), fill_many_partitions(COLUMNS)):

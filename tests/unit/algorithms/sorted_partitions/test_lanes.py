@@ -16,7 +16,7 @@ from penstock.algorithms.sort.float_ranks import place_floats
 from penstock.algorithms.sort.is_sorted import falls
 from penstock.algorithms.sort.radix import DIGIT_BITS, radix_pass, sort_words
 from penstock.algorithms.sort.ranks import assign_ranks, float_words
-from penstock.algorithms.sort.sorting import FEW, STRETCH, Sorter
+from penstock.algorithms.sort.sorting import FEW_VALUES, SORTED_STRETCH, Sorter
 from penstock.compile import backend_named
 
 MANY = 300_000
@@ -32,7 +32,9 @@ def sorter() -> Sorter:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("rows", [0, 1, 2, FEW - 1, FEW, 5 * FEW + 3, 3 * STRETCH + 1])
+@pytest.mark.parametrize(
+    "rows", [0, 1, 2, FEW_VALUES - 1, FEW_VALUES, 5 * FEW_VALUES + 3, 3 * SORTED_STRETCH + 1]
+)
 def test_one_time_before_the_last_is_enough_to_be_out_of_order(rows: int, threads: int) -> None:
     times, tried = np.arange(rows) // 2, sorter()
     assert tried.in_order(times, threads)
@@ -55,7 +57,7 @@ def test_one_window_of_many_rows_needs_no_more_than_one_thread(threads: int) -> 
         assert row == {"v": MANY, "x": MANY / 2, "middle": 0.5, "spread": 0.0}
 
 
-@pytest.mark.parametrize("rows", [0, 1, FEW - 1, FEW, 3 * FEW])
+@pytest.mark.parametrize("rows", [0, 1, FEW_VALUES - 1, FEW_VALUES, 3 * FEW_VALUES])
 @given(pool=st.lists(INT64, min_size=1, max_size=6), seed=st.integers(0, 99))
 def test_rows_are_sorted_by_all_keys_and_equal_ones_keep_their_order(
     rows: int, pool: list[int], seed: int
@@ -68,7 +70,7 @@ def test_rows_are_sorted_by_all_keys_and_equal_ones_keep_their_order(
 
 
 def test_keys_that_differ_in_their_lowest_bits_alone_are_sorted_too() -> None:
-    keys = np.random.default_rng(7).choice(np.array([5, 4, 7, 6, -(2**62), 2**62]), 5 * FEW)
+    keys = np.random.default_rng(7).choice(np.array([5, 4, 7, 6, -(2**62), 2**62]), 5 * FEW_VALUES)
     assert sorter().order(keys).tolist() == np.argsort(keys, kind="stable").tolist()
 
 
@@ -82,7 +84,7 @@ def test_floats_are_ranked_with_nan_last_and_both_zeros_alike(values: list[float
     assert ranks[first].tolist() == list(range(len(first)))
 
 
-@pytest.mark.parametrize("rows", [0, 1, 2, 300, FEW])
+@pytest.mark.parametrize("rows", [0, 1, 2, 300, FEW_VALUES])
 @given(pool=st.lists(st.floats(width=64), min_size=1, max_size=8), seed=st.integers(0, 99))
 def test_floats_are_placed_in_order_and_equal_ones_as_they_came(
     rows: int, pool: list[float], seed: int
@@ -110,8 +112,8 @@ def test_sums_of_floats_forget_what_was_huge_or_not_finite() -> None:
 @pytest.mark.parametrize("outlier", [0, 1 << 40, 1 << 62, -(1 << 63), (1 << 63) - 1])
 @pytest.mark.parametrize("spread", [1, 1000, 1 << 30, 1 << 50])
 def test_keys_that_lie_close_together_beside_one_far_away_are_sorted(outlier: int, spread: int) -> None:
-    keys = np.random.default_rng(5).integers(0, spread, 3 * FEW)
-    keys[FEW] = outlier
+    keys = np.random.default_rng(5).integers(0, spread, 3 * FEW_VALUES)
+    keys[FEW_VALUES] = outlier
     assert sorter().order(keys).tolist() == np.argsort(keys, kind="stable").tolist()
     floats = keys.astype(np.float64)
     places, in_order = sorter().placed(floats)

@@ -14,7 +14,7 @@ from penstock.algorithms.joins.memory import PairsOut, check_size, portions
 from penstock.algorithms.joins.progressive_merge import ProgressiveMerge
 from penstock.algorithms.joins.window_keys import survey
 from penstock.errors import EngineError
-from penstock.loop.join_abi import MOST_RUNS
+from penstock.loop.join_abi import MOST_SORTED_RUNS
 from tests.unit.algorithms.joins.kernels.joining import (
     EAGER,
     LAZY,
@@ -71,7 +71,7 @@ def test_progressive_merge_gives_pairs_of_a_run_before_the_window_ends() -> None
 
 @pytest.mark.parametrize("group", [1, 2, 4])
 def test_groups_of_workers_of_any_size_agree(group, monkeypatch) -> None:
-    monkeypatch.setattr(eager, "FEW_ROWS", 0)
+    monkeypatch.setattr(eager, "ROWS_FOR_ONE_THREAD", 0)
     rng = np.random.default_rng(group)
     left, right = rng.integers(0, 40, 300), rng.integers(0, 40, 200)
     joiner = eager.Eager(
@@ -174,13 +174,13 @@ def test_portions_cover_all_rows_once() -> None:
 
 def test_more_rows_than_32_bits_number_are_refused() -> None:
     with pytest.raises(EngineError, match="shorter window"):
-        check_size(1, memory.MOST_ROWS + 1)
+        check_size(1, memory.MOST_SIDE_ROWS + 1)
 
 
 def test_more_runs_than_a_tree_has_room_for_are_merged_in_groups(monkeypatch) -> None:
     rng = np.random.default_rng(9)
     left, right = rng.integers(0, 50, 40), rng.integers(0, 50, 30)
-    monkeypatch.setattr("penstock.algorithms.joins.progressive_merge.MOST_RUNS", 2)
+    monkeypatch.setattr("penstock.algorithms.joins.progressive_merge.MOST_SORTED_RUNS", 2)
     monkeypatch.setattr("penstock.algorithms.joins.progressive_merge.SHARE", 1 << 40)
     joiner = eager.Eager("pmj_jm", native, lambda *given: ProgressiveMerge(*given, step=4), False)
     run = joiner.open(1)
@@ -194,12 +194,12 @@ def test_more_runs_than_a_tree_has_room_for_are_merged_in_groups(monkeypatch) ->
 def test_a_column_is_never_cut_into_more_runs_than_a_merge_takes() -> None:
     joiner = LAZY["mway"](native)
     joiner._run_rows = 1
-    left, right = np.arange(3 * MOST_RUNS), np.arange(0, 3 * MOST_RUNS, 7)
+    left, right = np.arange(3 * MOST_SORTED_RUNS), np.arange(0, 3 * MOST_SORTED_RUNS, 7)
     assert joiner.join(left, right, "count", 1) == len(right)
 
 
 @pytest.mark.parametrize("threads", [2, 5])
 @pytest.mark.parametrize("name", LAZY)
 def test_more_threads_than_rows_make_no_difference(name, threads, monkeypatch) -> None:
-    monkeypatch.setattr(window_keys, "FEW_ROWS", 0)
+    monkeypatch.setattr(window_keys, "ROWS_FOR_ONE_THREAD", 0)
     assert lazily(name, codes([1, 2]), codes([2, 1, 1]), threads) == (3, [(0, 1), (0, 2), (1, 0)])

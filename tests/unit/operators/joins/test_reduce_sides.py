@@ -48,7 +48,7 @@ def test_a_reduced_side_gives_the_pairs_of_all_rows(window, how, kind, split, mo
     sides = table(LARGE, 1, kind), table(SMALL, 2, kind)
     for left, right in (sides, sides[::-1]):
         found = pairs(left, right, how, window, split)
-        monkeypatch.setattr(reduce_sides, "LEAST", 1 << 40)
+        monkeypatch.setattr(reduce_sides, "LEAST_REDUCED_ROWS", 1 << 40)
         wanted = pairs(left, right, how, window, split)
         monkeypatch.undo()
         if kind == "float64":  # NaN is not equal to itself

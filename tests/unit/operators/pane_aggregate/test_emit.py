@@ -167,7 +167,7 @@ def test_output_that_does_not_fit_one_call_continues_in_the_next(
     query = query_of("10 overlap")
     rows = [row(t, t % 3, t % 11 - 5, t % 7) for t in range(0, 700, 3)]
     whole = collected(query, rows, pk.Engine(threads=1, aggregator=aggregator))
-    monkeypatch.setattr(emission, "MOST_ROWS", 1)
+    monkeypatch.setattr(emission, "MOST_EMITTED_ROWS", 1)
     assert (
         collected(query, rows, pk.Engine(threads=1, aggregator=aggregator)) == whole == defined(query, rows)
     )

@@ -10,11 +10,21 @@ import pytest
 
 import penstock as pk
 from penstock.loop.interpret import Interpreted
-from penstock.operators.pane_aggregate.kernels.fold_steps.frame import CHUNK
+from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FOLD_CHUNK
 from penstock.operators.pane_aggregate.kernels.fold_steps.panes import SHORTEST_RUN
 
-ROWS = 3 * CHUNK + 77
-WIDTHS = [1, SHORTEST_RUN - 1, SHORTEST_RUN, SHORTEST_RUN + 1, 1000, CHUNK - 1, CHUNK, CHUNK + 1, 4 * CHUNK]
+ROWS = 3 * FOLD_CHUNK + 77
+WIDTHS = [
+    1,
+    SHORTEST_RUN - 1,
+    SHORTEST_RUN,
+    SHORTEST_RUN + 1,
+    1000,
+    FOLD_CHUNK - 1,
+    FOLD_CHUNK,
+    FOLD_CHUNK + 1,
+    4 * FOLD_CHUNK,
+]
 FEW = 4000  # rows, for kernels that are interpreted
 
 

@@ -77,14 +77,14 @@ def test_parts_on_several_threads_are_the_rows_in_order(
 ) -> None:
     given = [batch(100, nulls), batch(3, nulls, 100)]
     expected = pushed(query, given, pk.Engine(threads=1))
-    monkeypatch.setattr(stages, "ROWS_PER_THREAD", 10)
+    monkeypatch.setattr(stages, "FILTERED_ROWS_PER_THREAD", 10)
     found = pushed(query, given, pk.Engine(threads=3))
     assert found.combine_chunks().equals(expected.combine_chunks())
     assert query.collect(pa.Table.from_batches(given), engine=pk.Engine(threads=3)).equals(expected)
 
 
 def test_a_failure_on_a_thread_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "ROWS_PER_THREAD", 10)
+    monkeypatch.setattr(stages, "FILTERED_ROWS_PER_THREAD", 10)
     query = pk.stream("big", {"t": "int64", "v": "int64"}, time="t").select("t", w=pk.col("v") * 2)
     rows = pa.record_batch({"t": np.arange(40), "v": np.where(np.arange(40) == 33, 1 << 62, 1)})
     with pytest.raises(pk.PenstockError, match="w"), query.open(engine=pk.Engine(threads=4)) as live:

@@ -39,14 +39,14 @@ def test_merging_is_sorting(
     engine = pk.Engine(threads=threads)
     monkeypatch.setattr(interleaving, "ROWS_PER_SLICE", 100)
     by_sorting = asked.collect(engine=engine)
-    monkeypatch.setattr(interleaving, "FEWEST_ROWS", 0)
+    monkeypatch.setattr(interleaving, "ROWS_WORTH_SORTING", 0)
     by_merging = asked.collect(engine=engine)
     assert by_merging.equals(by_sorting)
     assert by_merging.num_rows > KEYS
 
 
 def test_a_signal_of_many_keys_is_merged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interleaving, "FEWEST_ROWS", 0)
+    monkeypatch.setattr(interleaving, "ROWS_WORTH_SORTING", 0)
     merged: list[bool] = []
     usual = Interleaver.merged
 

@@ -30,6 +30,6 @@ def test_rows_selected_near_the_top_are_those_of_a_whole_sort(values, window, k,
     table = pa.table({"ts": times, "v": VALUES[values](random), "row": np.arange(ROWS)})
     query = pk.from_arrow(table, time="ts").window(window).top_k(k, by="v", ties=ties)
     found = query.collect()
-    monkeypatch.setattr(stage, "ROWS_A_WINDOW", 1 << 40)
+    monkeypatch.setattr(stage, "RANKED_ROWS", 1 << 40)
     assert found.equals(query.collect())
     assert found.num_rows >= k

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from penstock.algorithms.expressions.calls.arithmetic import ARITHMETIC
-from penstock.algorithms.expressions.calls.comparison import COMPARISON
+from penstock.algorithms.expressions.calls.comparison import COMPARISON_CALLS
 from penstock.algorithms.expressions.calls.logic import LOGIC
-from penstock.algorithms.expressions.calls.numbers import NUMBERS
+from penstock.algorithms.expressions.calls.numbers import NUMBER_CALLS
 from penstock.algorithms.expressions.calls.times import TIMES
 from penstock.algorithms.expressions.scope import Rule
 
-CALLS: dict[str, Rule] = {**ARITHMETIC, **NUMBERS, **COMPARISON, **LOGIC, **TIMES}
+CALLS: dict[str, Rule] = {**ARITHMETIC, **NUMBER_CALLS, **COMPARISON_CALLS, **LOGIC, **TIMES}

@@ -78,7 +78,7 @@ def _instants(scope: Scope, a: Value, b: Value, left: pa.DataType, right: pa.Dat
     return (x, y) if x.type == y.type else (x.to(I128), y.to(I128))
 
 
-COMPARISON: dict[str, Rule] = {
+COMPARISON_CALLS: dict[str, Rule] = {
     "eq": _comparison(equal),
     "ne": _comparison(lambda a, b: negate(equal(a, b))),
     "lt": _comparison(less),

@@ -54,7 +54,7 @@ def _half_away(scope: Scope, x: Value) -> Value:
     return select(Unary("abs", x - whole) >= 0.5, whole + step, whole)
 
 
-NUMBERS: dict[str, Rule] = {
+NUMBER_CALLS: dict[str, Rule] = {
     **{op: _real(op) for op in ("sqrt", "exp", "log", "log2", "log10", "sin", "cos", "tan")},
     "floor": _rounding("floor"),
     "ceil": _rounding("ceil"),

@@ -14,7 +14,7 @@ def _part(scope: Scope, call: ex.Call) -> Cell:
     source = scope.type_of(call.args[0])
     a = scope.lower(call.args[0])
     ticks = scope.k.var("ticks", a.value.to(I64))
-    part = calendar.PARTS[call.function](scope.k, ticks, source)
+    part = calendar.CALENDAR_PARTS[call.function](scope.k, ticks, source)
     return Cell(part.to(scope.machine_of(call)), a.valid)
 
 
@@ -31,4 +31,4 @@ def _truncate(scope: Scope, call: ex.Call) -> Cell:
     return Cell(floored.to(own), a.valid)
 
 
-TIMES: dict[str, Rule] = {**dict.fromkeys(calendar.PARTS, _part), "truncate": _truncate}
+TIMES: dict[str, Rule] = {**dict.fromkeys(calendar.CALENDAR_PARTS, _part), "truncate": _truncate}

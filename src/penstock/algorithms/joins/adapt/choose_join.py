@@ -19,7 +19,7 @@ from penstock.atomic_write import replace_file
 from penstock.errors import EngineError, StateError
 from penstock.runtime.join_metrics import ChosenAlgorithm, SeenStatistics
 
-VERSION = 3
+TREE_VERSION = 3
 FILE = "joins.json"
 
 
@@ -54,7 +54,7 @@ def checked(optimise: str) -> str:
 def save_trees(directory: Path, machine: str, trees: Mapping[str, Tree]) -> Path:
     """Write the file atomically: a reader finds the old file, the new one or none."""
     document = {
-        "version": VERSION,
+        "version": TREE_VERSION,
         "machine": machine,
         "trees": {target: to_json(tree) for target, tree in trees.items()},
     }
@@ -70,7 +70,7 @@ def load_trees(directory: Path, machine: str) -> JoinChooser:
     except ValueError:
         document = None
     match document:
-        case {"version": version, "machine": str(name), "trees": dict(trees)} if version == VERSION:
+        case {"version": version, "machine": str(name), "trees": dict(trees)} if version == TREE_VERSION:
             if name != machine:
                 raise StateError(f"{FILE} was measured on another machine: run `penstock doctor --calibrate`")
             return JoinChooser({target: from_json(trees.get(target)) for target in TREES}, "calibrated here")

@@ -15,13 +15,13 @@ from collections.abc import Mapping
 
 from penstock.algorithms.joins.adapt.tree import IN_ORDER, Leaf, Split, Tree
 
-AT_REST: Tree = Split(
+TREE_AT_REST: Tree = Split(
     "spread",
     4.0,
     Split("span", 2e6, Leaf("npj"), Leaf("prj")),
     Split("rows", 2e5, Leaf("shj_jm"), Leaf("prj")),
 )
-EAGERLY: Tree = Split("rate", 5.5e4, Leaf("shj_jm"), AT_REST)
+EAGERLY: Tree = Split("rate", 5.5e4, Leaf("shj_jm"), TREE_AT_REST)
 ORDERED: Tree = Split(
     "spread",
     4.0,
@@ -29,7 +29,7 @@ ORDERED: Tree = Split(
     Split("smaller", 1.5e5, Leaf("npj"), Split("duplicates", 2.0, Leaf("prj"), Leaf("npj"))),
 )
 DEFAULT_TREES: Mapping[str, Tree] = {
-    "throughput": AT_REST,
+    "throughput": TREE_AT_REST,
     "latency": EAGERLY,
     "progress": EAGERLY,
     IN_ORDER: ORDERED,

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.algorithms.joins.adapt.tree import ALGORITHMS, Leaf, Split, Tree, decide
-from penstock.algorithms.joins.adapt.window_statistics import FEATURES, Observed, scale_of
+from penstock.algorithms.joins.adapt.tree import TREE_ALGORITHMS, Leaf, Split, Tree, decide
+from penstock.algorithms.joins.adapt.window_statistics import WINDOW_STATISTICS, Observed, scale_of
 
 DEPTH = 5
 NOISE, ALLOWED = 0.05, 0.15
 GAIN = 0.03  # minimum saving of a split, as a fraction of the best cost, summed over the points
-ASKING = dict.fromkeys(FEATURES, 0.0) | dict.fromkeys(("span", "spread"), GAIN / 2)
+ASKING = dict.fromkeys(WINDOW_STATISTICS, 0.0) | dict.fromkeys(("span", "spread"), GAIN / 2)
 ASKING |= dict.fromkeys(("duplicates", "hottest"), GAIN)
 """What a question must save besides: those last ones take a sorted sample."""
 RIM = 0.05  # a threshold keeps at least this fraction of the gap from the points on either side
@@ -65,7 +65,7 @@ def train_tree(points: Sequence[Point], depth: int = DEPTH) -> Tree:
 def best_leaf(points: Sequence[Point]) -> tuple[Leaf, float]:
     """Return the algorithm with the least total cost, and that cost."""
     costs = _badness(points).sum(axis=0)
-    name = ALGORITHMS[int(costs.argmin())]
+    name = TREE_ALGORITHMS[int(costs.argmin())]
     return Leaf(name, round(max(point.regret(name) for point in points), 3)), float(costs.min())
 
 
@@ -75,7 +75,7 @@ def _badness(points: Sequence[Point]) -> np.ndarray:
 
     Of equally good algorithms the first is taken: the simpler one, and the lazy one, which does the least work.
     """
-    regrets = np.array([[point.regret(name) for name in ALGORITHMS] for point in points])
+    regrets = np.array([[point.regret(name) for name in TREE_ALGORITHMS] for point in points])
     counted: np.ndarray = np.maximum(regrets - NOISE, 0.0) + 4 * np.maximum(regrets - ALLOWED, 0.0)
     return counted
 
@@ -106,7 +106,7 @@ def _next_cost(points: Sequence[Point], asked: CandidateSplit) -> float:
 def questions(points: Sequence[Point]) -> Iterator[CandidateSplit]:
     """Yield every split between two adjacent values of a feature."""
     badness = _badness(points)
-    for feature in FEATURES:
+    for feature in WINDOW_STATISTICS:
         values = np.array([point.seen[feature] for point in points])
         order = np.argsort(values, kind="stable")
         values, sums = values[order], np.cumsum(badness[order], axis=0)

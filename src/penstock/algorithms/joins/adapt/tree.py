@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.algorithms.joins.adapt.window_statistics import FEATURES
+from penstock.algorithms.joins.adapt.window_statistics import WINDOW_STATISTICS
 from penstock.errors import StateError
 from penstock.runtime.join_metrics import SeenStatistics
 
-ALGORITHMS = ("npj", "prj", "mway", "mpass", "shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
+TREE_ALGORITHMS = ("npj", "prj", "mway", "mpass", "shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
 TARGETS = ("throughput", "latency", "progress")
 IN_ORDER = "in order"
 """The tree of windows whose rows are all there, and whose pairs are given in the order of results."""
 TREES = (*TARGETS, IN_ORDER)
-DEEPEST = 16
+DEEPEST_TREE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +120,10 @@ def to_json(tree: Tree) -> dict[str, Any]:
 def from_json(value: Any, depth: int = 0) -> Tree:
     """Read a tree; `StateError` if the value is not one."""
     match value:
-        case {"algorithm": str(name), "regret": int() | float() as regret} if name in ALGORITHMS:
+        case {"algorithm": str(name), "regret": int() | float() as regret} if name in TREE_ALGORITHMS:
             return Leaf(name, float(regret))
         case {"feature": str(name), "threshold": int() | float() as at, "below": below, "above": above} if (
-            name in FEATURES and depth < DEEPEST
+            name in WINDOW_STATISTICS and depth < DEEPEST_TREE
         ):
             return Split(name, float(at), from_json(below, depth + 1), from_json(above, depth + 1))
     raise StateError(

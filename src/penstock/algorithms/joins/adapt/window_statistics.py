@@ -11,7 +11,7 @@ import numpy as np
 SAMPLE = 1 << 14  # sampled rows of a side: enough to detect that 3 M keys repeat
 LOOKED_AT, FEWEST = 64, 512  # small sample: one row of this many, and at least this many
 FARTHEST, SPARSEST = float(1 << 34), 64.0  # caps: beyond them neither an array of codes nor short codes apply
-AT_REST = 1e9  # rows per millisecond that stand for data present at the start
+RATE_AT_REST = 1e9  # rows per millisecond that stand for data present at the start
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Observed:
         return float(getattr(self, name))
 
 
-FEATURES = tuple(field.name for field in fields(Observed))
+WINDOW_STATISTICS = tuple(field.name for field in fields(Observed))
 
 
 def observe(
@@ -109,7 +109,7 @@ class WindowStatistics:
     def _rest(self) -> dict[str, float]:
         left, right, window_ms, threads = self._window
         seen = observe(_few(left), _few(right), window_ms, threads, (len(left), len(right)))
-        return {name: seen[name] for name in FEATURES}
+        return {name: seen[name] for name in WINDOW_STATISTICS}
 
 
 def _spans(least: int, most: int, rows: int) -> dict[str, float]:
@@ -118,7 +118,7 @@ def _spans(least: int, most: int, rows: int) -> dict[str, float]:
 
 
 def _rate(rows: int, window_ms: float) -> float:
-    return rows / window_ms if window_ms else AT_REST
+    return rows / window_ms if window_ms else RATE_AT_REST
 
 
 def _few(codes: np.ndarray) -> np.ndarray:

@@ -104,16 +104,18 @@ class Pairs:
         self.k.ret(position)
 
 
-BLOCK = 64
+SLOTS_PER_BLOCK = 64
 """Rows whose slots are fetched together before any is used."""
 
 
 @contextmanager
 def blocks(k: KernelBuilder, lo: Value, hi: Value) -> Iterator[tuple[Var, Var]]:
     """Emit a loop over blocks of rows: (first, end)."""
-    with k.for_(0, (hi - lo + (BLOCK - 1)) >> (BLOCK.bit_length() - 1), "block", scalar=True) as block:
-        first = k.var("first", lo + block * BLOCK)
-        yield first, k.var("end", minimum(first + BLOCK, hi))
+    with k.for_(
+        0, (hi - lo + (SLOTS_PER_BLOCK - 1)) >> (SLOTS_PER_BLOCK.bit_length() - 1), "block", scalar=True
+    ) as block:
+        first = k.var("first", lo + block * SLOTS_PER_BLOCK)
+        yield first, k.var("end", minimum(first + SLOTS_PER_BLOCK, hi))
 
 
 def to_place(hashed: Value, mask: Value) -> Value:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.loop.build import KernelBuilder
-from penstock.loop.join_abi import MOST_RUNS, JoinSpec
+from penstock.loop.join_abi import MOST_SORTED_RUNS, JoinSpec
 from penstock.loop.nodes import I64, U32, Buffer, Kernel, Value, Var, const, maximum, minimum, select
 
 
@@ -99,8 +99,8 @@ def merge_many(spec: JoinSpec) -> Kernel:
         moves.words,
         cursors,
         ends,
-        k.local("lost", spec.word, MOST_RUNS),
-        k.local("lost_run", I64, MOST_RUNS),
+        k.local("lost", spec.word, MOST_SORTED_RUNS),
+        k.local("lost_run", I64, MOST_SORTED_RUNS),
     )
     word, run = tree.start(runs)
     with k.for_(to, to + total, "out", scalar=True) as out:
@@ -113,7 +113,7 @@ def merge_many(spec: JoinSpec) -> Kernel:
             tree.play(node, word, run)
             k.set(node, node >> 1)
         # An exhausted run wins only after all runs are exhausted.
-        k.set(run, run & (MOST_RUNS - 1))
+        k.set(run, run & (MOST_SORTED_RUNS - 1))
     k.ret(to + total)
     return k.build()
 
@@ -134,7 +134,7 @@ class _Tree:
         number = k.var("number", of)
         at, end = k.var("at", self.cursors[number]), k.var("end", self.ends[number])
         k.set(word, const((1 << self.spec.word.bits) - 1, self.spec.word))
-        k.set(run, number + MOST_RUNS)
+        k.set(run, number + MOST_SORTED_RUNS)
         with k.if_(at < end):
             k.set(word, self.words[at])
             k.set(run, number)
@@ -152,7 +152,7 @@ class _Tree:
     def start(self, runs: Value) -> tuple[Var, Var]:
         """Initialise the tree: each run moves up until it reaches an empty node, which stores it. Return the winner."""
         k = self.k
-        empty = 2 * MOST_RUNS
+        empty = 2 * MOST_SORTED_RUNS
         with k.for_(0, runs, "n") as n:
             k.store(self.lost_run, n, empty)
             k.store(self.lost, n, 0)
@@ -166,5 +166,5 @@ class _Tree:
             with k.if_(node > 0):
                 k.store(self.lost, node, word)
                 k.store(self.lost_run, node, run)
-        k.set(run, run & (MOST_RUNS - 1))
+        k.set(run, run & (MOST_SORTED_RUNS - 1))
         return word, run

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from penstock.algorithms.joins.kernels.hash_slots import Slots, table_of
-from penstock.algorithms.joins.kernels.key_words import BLOCK, CodeColumn, Pairs, blocks
+from penstock.algorithms.joins.kernels.key_words import SLOTS_PER_BLOCK, CodeColumn, Pairs, blocks
 from penstock.loop.build import KernelBuilder
 from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import I64, U32, U64, Buffer, Kernel, Value, Var, const
@@ -44,7 +44,7 @@ class Walk:
             table,
             k.var("fetched", const(0, U64)),
             k.buffer("sink", U64),
-            k.local("near", I64, BLOCK),
+            k.local("near", I64, SLOTS_PER_BLOCK),
         )
 
     @contextmanager
@@ -163,7 +163,7 @@ def npj_probe(spec: JoinSpec) -> Kernel:
 def _pair(k: KernelBuilder, walk: Walk, bounds: Buffer) -> Kernel:
     """Copy runs a block at a time: load all bounds, then the first row of each run, then the runs."""
     rows, pairs = k.buffer("rows", U32), Pairs.declare(k)
-    starts, stops = k.local("starts", U32, BLOCK), k.local("stops", U32, BLOCK)
+    starts, stops = k.local("starts", U32, SLOTS_PER_BLOCK), k.local("stops", U32, SLOTS_PER_BLOCK)
     with walk.blocks(bounds) as (first, end):
         with k.for_(first, end, "row") as row:
             place = k.var("place", walk.place(first, row))

@@ -8,7 +8,7 @@ row. Both are 0 in a free slot.
 from __future__ import annotations
 
 from penstock.algorithms.hash_table.probe import probe
-from penstock.algorithms.joins.kernels.key_words import BLOCK, Pairs, blocks, hashed, to_place
+from penstock.algorithms.joins.kernels.key_words import SLOTS_PER_BLOCK, Pairs, blocks, hashed, to_place
 from penstock.loop.abi import KEYS, NEED_KEYS, OUTPUT, SLOTS, STATUS
 from penstock.loop.build import KernelBuilder
 from penstock.loop.join_abi import JoinSpec
@@ -31,7 +31,7 @@ def shj_push(spec: JoinSpec, side: int) -> Kernel:
     pairs = Pairs.declare(k) if spec.pairs else None
     head = k.buffer("head", I64) if pairs is None else pairs.head
     keys, total = k.var("keys", head[KEYS]), k.var("total", head[OUTPUT])
-    slots = k.local("near", I64, BLOCK)
+    slots = k.local("near", I64, SLOTS_PER_BLOCK)
     fetched = k.var("fetched", const(0, U64))
     with blocks(k, lo, hi) as (first, end):
         with k.for_(first, end, "i") as i:

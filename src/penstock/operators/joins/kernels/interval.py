@@ -15,7 +15,7 @@ from penstock.loop.nodes import BOOL, I64, U8, U64, Bitcast, Buffer, Kernel, Val
 # Words of `marks`: the next left and right row, the row of the other side that is met next, and the pairs written.
 LEFT, RIGHT, AT, MADE = range(4)
 NONE, AFRESH = -1, -2
-MORE = 1  # returned when there is no room for a pair
+NO_ROOM = 1  # returned when there is no room for a pair
 
 
 def interval_join(pairs: bool) -> Kernel:
@@ -112,7 +112,7 @@ class _Interval:
         k = self.k
         with k.while_(self._is_met(side, time)):
             with k.if_(self.made >= self.capacity):
-                self._leave(MORE)
+                self._leave(NO_ROOM)
             k.store(self.out[side], self.made, self.places[side])
             k.store(self.out[1 - side], self.made, self.at)
             k.set(self.made, self.made + 1)

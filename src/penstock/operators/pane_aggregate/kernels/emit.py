@@ -24,7 +24,7 @@ from penstock.operators.pane_aggregate.kernels.emit_steps.panes import WindowPan
 from penstock.operators.pane_aggregate.kernels.emit_steps.results import ResultWriter
 from penstock.operators.pane_aggregate.kernels.emit_steps.spec import EmitKernel, EmitSpec
 
-CHUNK = 2048  # keys
+EMIT_CHUNK = 2048  # keys
 
 
 def build_emit(spec: EmitSpec) -> EmitKernel:
@@ -89,11 +89,11 @@ class _Emit:
     def _keys_held(self, w: Value) -> None:
         """Write the keys of a window through a selection: a branch per key would be mispredicted half the time."""
         k, columns = self.k, self.panes.columns
-        chosen = k.local("chosen", I32, CHUNK + LANES)
+        chosen = k.local("chosen", I32, EMIT_CHUNK + LANES)
         positions = k.shared_buffer("positions", "", U8)
         begin = k.var("begin", 0)
         with k.while_(begin < columns):
-            n = k.var("n", chunk_length(columns - begin, CHUNK))
+            n = k.var("n", chunk_length(columns - begin, EMIT_CHUNK))
             held = Selection(k, begin, lambda r: self.merged.read(0, begin + r)[0].ne(0), chosen, positions)
             count = held.rows(n)
             with k.for_(0, count, "j") as j:

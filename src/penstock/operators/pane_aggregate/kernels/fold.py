@@ -21,7 +21,7 @@ from penstock.algorithms.selection import chunk_length
 from penstock.loop.abi import DONE
 from penstock.loop.nodes import Var
 from penstock.operators.pane_aggregate.kernels.fold_steps.add import Addition
-from penstock.operators.pane_aggregate.kernels.fold_steps.frame import CHUNK, FoldFrame, FoldSpec
+from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FOLD_CHUNK, FoldFrame, FoldSpec
 from penstock.operators.pane_aggregate.kernels.fold_steps.instrument import Instrument
 from penstock.operators.pane_aggregate.kernels.fold_steps.panes import CurrentPane
 from penstock.operators.pane_aggregate.kernels.fold_steps.reduce import ChunkReduction
@@ -35,7 +35,7 @@ def build_fold(spec: FoldSpec) -> RowKernel:
     k = frame.k
     instrument = Instrument(frame) if spec.instrumented else None
     with k.while_(frame.at < frame.hi):
-        n = k.var("n", chunk_length(frame.hi - frame.at, CHUNK))
+        n = k.var("n", chunk_length(frame.hi - frame.at, FOLD_CHUNK))
         pane.enter(frame.time_at(frame.at))
         if spec.keys or spec.sparse:
             _add_chunk(frame, pane, n)

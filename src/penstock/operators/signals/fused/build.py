@@ -37,7 +37,12 @@ from penstock.operators.signals.fused.kernels.changes import (
     ChangesSpec,
     Span,
 )
-from penstock.operators.signals.fused.kernels.kernel import ALGORITHMS, PREFIX_SUMS, RECOMPUTE, build_fused
+from penstock.operators.signals.fused.kernels.kernel import (
+    PREFIX_SUMS,
+    RECOMPUTE,
+    SIGNAL_ALGORITHMS,
+    build_fused,
+)
 from penstock.operators.signals.fused.kernels.spec import AccessSpec, FusedSpec, ReductionSpec
 from penstock.operators.signals.objects import BEGINNING_OF_KEYS, ObjectStep
 from penstock.physical.choose_algorithm import FRAME_ENDS
@@ -128,7 +133,7 @@ def fused_expression(
         _algorithm(reduction, algorithm) if number in read else None
         for number, (reduction, algorithm) in enumerate(zip(body.reductions, chosen, strict=True))
     )
-    if not all(algorithm in (None, PREFIX_SUMS, *ALGORITHMS) for algorithm in algorithms):
+    if not all(algorithm in (None, PREFIX_SUMS, *SIGNAL_ALGORITHMS) for algorithm in algorithms):
         return None
     return FusedExpression(this, body, program, tuple(accesses), algorithms)
 

@@ -19,8 +19,8 @@ from penstock.loop.nodes import BOOL, I64, U8, Buffer, Kernel, Type, Value, Var,
 CAPACITY_BITS = 16
 """Of the number of runs in a bucket: so many that a partition's share of them is read as a stream, though they leave the
 core's own cache. (By 1,000 keys, 2^13 took nearly twice as long.)"""
-LONGEST = 1 << 46  # ticks of a bucket: a time relative to the bucket shares a word with a position
-PATIENCE = 4  # insertion steps per run among runs of nearly the same time
+LONGEST_BUCKET = 1 << 46  # ticks of a bucket: a time relative to the bucket shares a word with a position
+INSERTION_STEPS = 4  # insertion steps per run among runs of nearly the same time
 NEVER_ENDS = (1 << 63) - 1
 
 
@@ -125,7 +125,7 @@ class _Interleave:
         self._write()
         k.set(self.lo, hi)
         with k.if_(self.n < self.capacity // 4):
-            k.set(self.width, minimum(self.width * 2, LONGEST))
+            k.set(self.width, minimum(self.width * 2, LONGEST_BUCKET))
 
     # -- collecting ----------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class _Interleave:
             place = k.var("place", self.counts[slot])
             k.store(self.spare, place, word)
             k.store(self.counts, slot, place + 1)
-        return settled(k, self.spare, self.n, self.n * PATIENCE)
+        return settled(k, self.spare, self.n, self.n * INSERTION_STEPS)
 
     def _write(self) -> None:
         k, mask = self.k, (1 << self.low) - 1

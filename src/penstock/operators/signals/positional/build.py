@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from penstock.algorithms.kernel_factory import KernelFactory
-from penstock.loop.nodes import TYPES
+from penstock.loop.nodes import MACHINE_TYPES
 from penstock.operators.signals.kernels.coalesce import beginnings, intervals
 from penstock.operators.signals.positional.build_kernels import CompiledDense
 from penstock.operators.signals.positional.evaluate import DenseSignals
@@ -36,7 +36,7 @@ def positional(
     program = CompiledDense(found, kernel_factory)
 
     def kernels(name: str, dtype: np.dtype, nullable: bool) -> Call:
-        type = TYPES[f"{dtype.kind}{8 * dtype.itemsize}"]
+        type = MACHINE_TYPES[f"{dtype.kind}{8 * dtype.itemsize}"]
         return kernel_factory.call((name, type, nullable), partial(_KERNELS[name], type, nullable))
 
     def make(context: Context) -> DenseStage:

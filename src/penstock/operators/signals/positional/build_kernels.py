@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from penstock.algorithms.kernel_factory import KernelFactory
-from penstock.loop.abi import Memory, OutputColumn
+from penstock.loop.abi import OutputColumn, PastResults
 from penstock.operators.signals.positional.evaluate import DenseCall, Nullable
 from penstock.operators.signals.positional.kernels import Dense, DenseKernel
 
@@ -27,7 +27,7 @@ class CompiledDense:
         return self._edge.outputs
 
     @property
-    def memories(self) -> tuple[Memory, ...]:
+    def memories(self) -> tuple[PastResults, ...]:
         return self._edge.memories
 
     @cached_property

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.batch_arguments import BatchArguments
-from penstock.loop.abi import NEED_WIDE, Binding, Memory, OutputColumn, Scratch
+from penstock.loop.abi import NEED_WIDE, Binding, OutputColumn, PastResults, Scratch
 from penstock.runtime.buffers import filled, numpy_type, room, to_arrow, words_per_cell
 from penstock.runtime.kernels import Call
 from penstock.runtime.stage import KernelOverflowError
@@ -37,7 +37,7 @@ class DenseCall:
     places: tuple[tuple[str, str], ...]  # the parameters for base and total of each input
     outputs: tuple[OutputColumn, ...]
     scratch: tuple[Scratch, ...]
-    memories: tuple[Memory, ...]
+    memories: tuple[PastResults, ...]
 
 
 class DenseProgram(Protocol):
@@ -47,7 +47,7 @@ class DenseProgram(Protocol):
     def outputs(self) -> tuple[OutputColumn, ...]: ...
 
     @property
-    def memories(self) -> tuple[Memory, ...]:
+    def memories(self) -> tuple[PastResults, ...]:
         """The history that each feedback reads."""
 
     past: int  # reach of a result: positions before its windows, and after them (`future`)
@@ -294,11 +294,11 @@ def _marked(column: PositionalColumn, sure: list[slice], nulls: bool) -> Positio
     return PositionalColumn(column.values, column.valid, nulls)
 
 
-def _first_results(memory: Memory) -> tuple[np.ndarray, np.ndarray]:
+def _first_results(memory: PastResults) -> tuple[np.ndarray, np.ndarray]:
     return filled(memory.type, memory.initial, memory.size), np.ones(memory.size, np.uint8)
 
 
-def _grown(memory: Memory, values: np.ndarray, valid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _grown(memory: PastResults, values: np.ndarray, valid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     larger, flags = _first_results(memory)
     larger[: memory.kept], flags[: memory.kept] = values[: memory.kept], valid[: memory.kept]
     return larger, flags

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.sorted_partitions.rows import joined
-from penstock.loop.abi import Memory, OutputColumn
+from penstock.loop.abi import OutputColumn, PastResults
 from penstock.loop.nodes import U8, Type
 from penstock.operators.signals.positional.evaluate import DenseSignals, InputSamples, PositionalColumn
 from penstock.operators.signals.stage import SignalStage
@@ -345,7 +345,7 @@ def _loaded_run(table: pa.Table, outputs: Sequence[OutputColumn]) -> Open:
     return Open(int(integers(table, "start")[0]), values, valid)
 
 
-def _loaded_history(table: pa.Table, memory: Memory) -> tuple[np.ndarray, np.ndarray]:
+def _loaded_history(table: pa.Table, memory: PastResults) -> tuple[np.ndarray, np.ndarray]:
     require(table.num_rows >= memory.kept, "the results of a filter")
     ordered = numbered_from_zero(table, "place")
     return _loaded(ordered, "value", memory.type), _loaded(ordered, "valid", U8)

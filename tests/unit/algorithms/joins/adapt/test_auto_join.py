@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.algorithms.joins.adapt.auto_join import AutoJoiner
 from penstock.algorithms.joins.adapt.choose_join import JoinChooser
-from penstock.algorithms.joins.adapt.tree import ALGORITHMS, TREES, Leaf, Split
+from penstock.algorithms.joins.adapt.tree import TREE_ALGORITHMS, TREES, Leaf, Split
 from tests.unit.algorithms.joins.kernels.joining import EAGER, LAZY, codes, expected, listed, native
 
 BY_SIZE = Split("rows", 50.0, Leaf("shj_jm"), Split("rows", 500.0, Leaf("mpass"), Leaf("prj")))
@@ -21,7 +21,7 @@ def auto(tree=BY_SIZE, clock=lambda: 0.0) -> AutoJoiner:
     )
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", TREE_ALGORITHMS)
 def test_any_choice_gives_the_same_pairs_lazily_and_eagerly(algorithm) -> None:
     rng = np.random.default_rng(4)
     left, right = rng.integers(0, 20, 90), rng.integers(0, 20, 70)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from penstock.algorithms.joins.adapt.choose_join import JoinChooser
 from penstock.algorithms.joins.adapt.default_trees import DEFAULT_TREES
-from penstock.algorithms.joins.adapt.tree import ALGORITHMS, IN_ORDER, TREES, Leaf, Split
-from penstock.algorithms.joins.adapt.window_statistics import FEATURES, WindowStatistics, observe
+from penstock.algorithms.joins.adapt.tree import IN_ORDER, TREE_ALGORITHMS, TREES, Leaf, Split
+from penstock.algorithms.joins.adapt.window_statistics import WINDOW_STATISTICS, WindowStatistics, observe
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.codegen.native import compile_kernel
 from penstock.operators.joins.arrival_rate import Arrivals, at_rest
@@ -43,7 +43,7 @@ def outer(left: np.ndarray, right: np.ndarray) -> list[tuple[int, int]]:
 KEYS = st.lists(st.integers(-3, 3), max_size=40)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", TREE_ALGORITHMS)
 @given(KEYS, KEYS, st.sampled_from([1, 1 << 40]), st.sampled_from([None, 1, 7]))
 @settings(max_examples=15, deadline=None)
 def test_any_choice_gives_the_same_pairs_in_the_same_order(algorithm, left, right, spread, most) -> None:
@@ -117,7 +117,7 @@ def test_a_glance_sees_what_a_look_sees() -> None:
     rng = np.random.default_rng(3)
     left, right = rng.integers(0, 300, 5000) * 77, rng.integers(0, 300, 400) * 77
     snapshot, look = WindowStatistics(left, right, 5.0, 2), observe(left, right, 5.0, 2)
-    for name in FEATURES:
+    for name in WINDOW_STATISTICS:
         assert snapshot[name] == pytest.approx(look[name], rel=0.5), name
 
 

@@ -12,26 +12,39 @@ from hypothesis import strategies as st
 from penstock.algorithms.joins.adapt.choose_join import FILE, JoinChooser, chooser, load_trees, save_trees
 from penstock.algorithms.joins.adapt.default_trees import DEFAULT_TREES
 from penstock.algorithms.joins.adapt.train_tree import Point, best_leaf, train_tree
-from penstock.algorithms.joins.adapt.tree import ALGORITHMS, Leaf, Split, decide, from_json, show, to_json
+from penstock.algorithms.joins.adapt.tree import (
+    TREE_ALGORITHMS,
+    Leaf,
+    Split,
+    decide,
+    from_json,
+    show,
+    to_json,
+)
 from penstock.algorithms.joins.adapt.tree import TREES as NAMES
-from penstock.algorithms.joins.adapt.window_statistics import FEATURES, Observed, WindowStatistics, observe
+from penstock.algorithms.joins.adapt.window_statistics import (
+    WINDOW_STATISTICS,
+    Observed,
+    WindowStatistics,
+    observe,
+)
 from penstock.errors import EngineError, StateError
 
-LEAVES = st.builds(Leaf, st.sampled_from(ALGORITHMS), st.floats(0, 5))
+LEAVES = st.builds(Leaf, st.sampled_from(TREE_ALGORITHMS), st.floats(0, 5))
 TREES = st.recursive(
     LEAVES,
-    lambda trees: st.builds(Split, st.sampled_from(FEATURES), st.floats(0, 1e12), trees, trees),
+    lambda trees: st.builds(Split, st.sampled_from(WINDOW_STATISTICS), st.floats(0, 1e12), trees, trees),
     max_leaves=8,
 )
-SEEN = st.builds(Observed, *[st.floats(0, 1e12)] * len(FEATURES))
+SEEN = st.builds(Observed, *[st.floats(0, 1e12)] * len(WINDOW_STATISTICS))
 
 
 def at(**facts: float) -> Observed:
-    return Observed(**{**dict.fromkeys(FEATURES, 1.0), **facts})
+    return Observed(**{**dict.fromkeys(WINDOW_STATISTICS, 1.0), **facts})
 
 
 def measured(seen: Observed, **costs: float) -> Point:
-    return Point(seen, {**dict.fromkeys(ALGORITHMS, 1000.0), **costs})
+    return Point(seen, {**dict.fromkeys(TREE_ALGORITHMS, 1000.0), **costs})
 
 
 @given(TREES)
@@ -87,7 +100,7 @@ def test_a_threshold_lies_where_both_choices_cost_the_same() -> None:
 @given(st.lists(st.tuples(st.integers(1, 6), st.lists(st.floats(1, 50), min_size=8, max_size=8)), min_size=2))
 def test_a_threshold_never_passes_a_point_that_it_was_learnt_from(given_points) -> None:
     points = [
-        measured(at(rows=10.0**rows), **dict(zip(ALGORITHMS, costs, strict=True)))
+        measured(at(rows=10.0**rows), **dict(zip(TREE_ALGORITHMS, costs, strict=True)))
         for rows, costs in given_points
     ]
     leaves = {}

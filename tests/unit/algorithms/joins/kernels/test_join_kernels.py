@@ -11,7 +11,7 @@ from penstock.algorithms.joins import plain
 from penstock.algorithms.joins.kernels import KERNELS, build
 from penstock.algorithms.joins.ordered_pairs import InOrder
 from penstock.loop.interpret import interpret
-from penstock.loop.join_abi import MOST_RUNS, JoinSpec
+from penstock.loop.join_abi import MOST_SORTED_RUNS, JoinSpec
 from penstock.loop.verify import verify
 from tests.unit.algorithms.joins.kernels.joining import (
     EAGER,
@@ -172,7 +172,10 @@ def test_threads_in_any_order_fill_a_shared_table_alike() -> None:
 
 
 def test_the_tree_of_a_merge_lies_on_the_stack() -> None:
-    assert sum((local.length or 0) * 8 for local in build("merge_many", JoinSpec()).locals) == 16 * MOST_RUNS
+    assert (
+        sum((local.length or 0) * 8 for local in build("merge_many", JoinSpec()).locals)
+        == 16 * MOST_SORTED_RUNS
+    )
 
 
 @pytest.mark.parametrize(("window", "threads"), CASES)

@@ -84,8 +84,8 @@ def _at(table: pa.Table, name: str, times: np.ndarray) -> np.ndarray:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let every border between blocks, calls and tables of prefixes be met by few rows."""
-    monkeypatch.setattr(changes, "BLOCK", 3)
-    monkeypatch.setattr(incremental, "FEW_ROWS", 4)
+    monkeypatch.setattr(changes, "INSTANTS_PER_BLOCK", 3)
+    monkeypatch.setattr(incremental, "ROWS_HELD_PLAIN", 4)
     monkeypatch.setattr(fused, "FEWEST_POINTS", 2)
     kernel.build_fused.cache_clear()
     yield

@@ -186,7 +186,7 @@ def _at(panes: WindowPanes, row: Row, place: Value) -> Values:
 
 
 ONE_PANE = "one pane"
-ALGORITHMS: dict[str, type[InPlace | RecomputePanes | SubtractOnEvict | PaneStacks]] = {
+ASSEMBLY_ALGORITHMS: dict[str, type[InPlace | RecomputePanes | SubtractOnEvict | PaneStacks]] = {
     ONE_PANE: InPlace,
     "recompute": RecomputePanes,
     "subtract-on-evict": SubtractOnEvict,
@@ -206,7 +206,9 @@ class Mergers:
     def __init__(self, panes: WindowPanes) -> None:
         chosen = panes.spec.algorithms
         self.groups: dict[str, Merging] = {
-            name: ALGORITHMS[name](panes, [m for m, algorithm in enumerate(chosen) if algorithm == name])
+            name: ASSEMBLY_ALGORITHMS[name](
+                panes, [m for m, algorithm in enumerate(chosen) if algorithm == name]
+            )
             for name in dict.fromkeys(chosen)
         }
         self.chosen = chosen

@@ -22,7 +22,7 @@ from penstock.operators.pane_aggregate.kernels.pane_slots import PaneSlots
 from penstock.physical.nodes import FilterOrder
 from penstock.types.time import Time
 
-CHUNK = 8192
+FOLD_CHUNK = 8192
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,10 @@ from penstock.loop.nodes import (
     select,
 )
 from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FoldFrame
-from penstock.physical.profile import BUCKET_WORDS, BUCKETS, ProfileLayout
+from penstock.physical.profile import BUCKET_WORDS, KEY_BUCKETS, ProfileLayout
 
 _BUCKET_BITS = 8
-assert BUCKETS == 1 << _BUCKET_BITS
+assert KEY_BUCKETS == 1 << _BUCKET_BITS
 
 
 @dataclass
@@ -121,7 +121,9 @@ class Instrument:
     def _bucket(self, word: Value) -> None:
         """Count a key range, and vote for its most frequent word (Boyer and Moore)."""
         k = self.frame.k
-        number = minimum(maximum((word - self.base) >> self.shift, const(0, I64)), const(BUCKETS - 1, I64))
+        number = minimum(
+            maximum((word - self.base) >> self.shift, const(0, I64)), const(KEY_BUCKETS - 1, I64)
+        )
         at = k.var("bucket", number * BUCKET_WORDS + self.layout.buckets)
         self._add(at, 1)
         votes = k.var("votes", self.words[at + 2])

@@ -12,7 +12,7 @@ from penstock.loop.abi import LANES
 from penstock.loop.nodes import BOOL, I64, Buffer, Value, Var, const, minimum, select
 from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FoldFrame
 
-STRETCH = 256  # rows whose times are read between two tests for the end of the pane
+ROWS_BETWEEN_TESTS = 256  # rows whose times are read between two tests for the end of the pane
 SHORTEST_RUN = 32  # minimum rows of a run in one pane that is worth a separate chunk
 
 
@@ -95,14 +95,14 @@ class CurrentPane:
         return self.watch(lanes)
 
     def check(self, n: Var) -> None:
-        """Read the times of the rows, `STRETCH` at a time, up to the pane's end.
+        """Read the times of the rows, `ROWS_BETWEEN_TESTS` at a time, up to the pane's end.
 
         The chunk is cut there if at least `SHORTEST_RUN` rows remain in it.
         """
         k = self.frame.k
         watch, seen = self.watch(), k.var("seen", 0)
         with k.while_((seen < n) & watch.all_inside):
-            upto = k.var("upto", minimum(seen + STRETCH, n))
+            upto = k.var("upto", minimum(seen + ROWS_BETWEEN_TESTS, n))
             with k.for_(seen, upto, "r") as r:
                 watch.row(r)
             with k.if_(watch.all_inside):

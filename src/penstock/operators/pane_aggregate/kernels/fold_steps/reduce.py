@@ -11,11 +11,11 @@ from penstock.algorithms.sliding.accumulate import has_floats
 from penstock.loop.abi import LANES, NEED_SLOTS, NEED_WIDE
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, U64, Overflows, Value, Var, const, select
-from penstock.operators.pane_aggregate.kernels.fold_steps.frame import CHUNK, FoldFrame, Update
+from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FOLD_CHUNK, FoldFrame, Update
 from penstock.operators.pane_aggregate.kernels.fold_steps.panes import CurrentPane
 
 MOST_STATES_IN_LANES = 8
-LARGEST_IN_CHUNK = (1 << 63) // CHUNK  # a chunk of values below this cannot overflow 64 bits
+LARGEST_IN_CHUNK = (1 << 63) // FOLD_CHUNK  # a chunk of values below this cannot overflow 64 bits
 
 Totals = list[tuple[Var, ...]]
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from penstock.algorithms.selection import Selection, Watcher
 from penstock.loop.abi import LANES
 from penstock.loop.nodes import I32, I64, U8, Buffer, Value, Var, const, select
-from penstock.operators.pane_aggregate.kernels.fold_steps.frame import CHUNK, FoldFrame
+from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FOLD_CHUNK, FoldFrame
 
-_HALF = CHUNK // 2 + 3 * LANES  # capacity of the list of half a chunk
+_HALF = FOLD_CHUNK // 2 + 3 * LANES  # capacity of the list of half a chunk
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, I64, U8, Buffer, Value, Var, const, maximum, minimum, select
 
-BLOCK = 512
+INSTANTS_PER_BLOCK = 512
 NEVER_AGAIN = (1 << 63) - 1
 FIRST = -(1 << 62)  # before any instant of a walk
 
@@ -99,17 +99,20 @@ class Changes:
         self.sizes = [k.scalar("size") for _ in spec.spans]
         self.steps = [k.scalar("step") if span.kind in GRIDS else None for span in spec.spans]
         self.delays = [k.scalar("delay") if span.kind in GRIDS else None for span in spec.spans]
-        self.instants, self.marked = k.local("instant", I64, BLOCK), k.local("mark", U8, BLOCK)
-        self.places = [k.local("place", I64, BLOCK) for _ in spec.cursors]
-        self.ahead = [k.local("ahead", I64, BLOCK + 2) for _ in spec.cursors]
+        self.instants, self.marked = (
+            k.local("instant", I64, INSTANTS_PER_BLOCK),
+            k.local("mark", U8, INSTANTS_PER_BLOCK),
+        )
+        self.places = [k.local("place", I64, INSTANTS_PER_BLOCK) for _ in spec.cursors]
+        self.ahead = [k.local("ahead", I64, INSTANTS_PER_BLOCK + 2) for _ in spec.cursors]
         self._bounds = [self._span_buffers(span) for span in spec.spans]
         self.begins: list[Var] = []
 
     def _span_buffers(self, span: Span) -> tuple[Buffer, Buffer]:
         """Return the buffers of a span's bounds; bounds given by cursors share the cursors' buffers."""
         k = self.k
-        hi = self.places[span.enter] if span.enter is not None else k.local("hi", I64, BLOCK)
-        lo = self.places[span.leave] if span.leave is not None else k.local("lo", I64, BLOCK)
+        hi = self.places[span.enter] if span.enter is not None else k.local("hi", I64, INSTANTS_PER_BLOCK)
+        lo = self.places[span.leave] if span.leave is not None else k.local("lo", I64, INSTANTS_PER_BLOCK)
         return lo, hi
 
     def frames(self, span: int) -> tuple[Buffer, Buffer]:
@@ -135,7 +138,7 @@ class Changes:
                     self._read_ahead(place, tracks, cursor)
                 k.set(now, self._soonest(cursors, grids))
                 k.set(n, 0)
-                with k.while_((now < self.before) & (n < BLOCK)):
+                with k.while_((now < self.before) & (n < INSTANTS_PER_BLOCK)):
                     self._instant(tracks, cursors, grids, now, n)
                     k.set(n, n + 1)
                     k.set(now, self._soonest(cursors, grids))
@@ -180,7 +183,7 @@ class Changes:
         k, track, offset = self.k, tracks[self.spec.cursors[place]], self.offsets[place]
         k.set(cursor.base, cursor.base + cursor.at)
         k.set(cursor.at, 0)
-        many = k.var("many", minimum(track.end - cursor.base, BLOCK + 1))
+        many = k.var("many", minimum(track.end - cursor.base, INSTANTS_PER_BLOCK + 1))
         with k.for_(0, many, "i") as i:
             k.store(cursor.ahead, i, track.times[cursor.base + i])
         k.store(cursor.ahead, many, const(NEVER_AGAIN, I64) - offset)

@@ -66,7 +66,7 @@ class EveryChange:
 
     def __init__(self, target: PointTarget) -> None:
         self.target = target
-        k, length = target.k, changes.BLOCK
+        k, length = target.k, changes.INSTANTS_PER_BLOCK
         self.emitted, self.follows = k.buffer("emitted", I64), k.scalar("follows")
         self.block = [
             (k.local("value", values.type, length + 1), k.local("valid", U8, length + 1))
@@ -123,7 +123,7 @@ class EverySample:
 
     def __init__(self, target: PointTarget) -> None:
         self.target = target
-        k, length = target.k, changes.BLOCK
+        k, length = target.k, changes.INSTANTS_PER_BLOCK
         self.block = [
             (k.local("value", values.type, length), k.local("valid", U8, length))
             for values, _ in target.fields

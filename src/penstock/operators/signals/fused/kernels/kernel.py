@@ -67,7 +67,11 @@ from penstock.operators.signals.fused.kernels.spec import (
 from penstock.types.time import Time
 
 PREFIX_SUMS, SUBTRACT, RECOMPUTE, TWO_STACKS = "prefix-sums", "subtract-on-evict", "recompute", "two-stacks"
-ALGORITHMS: dict[str, type[Carried]] = {SUBTRACT: Subtract, RECOMPUTE: Recompute, TWO_STACKS: TwoStacks}
+SIGNAL_ALGORITHMS: dict[str, type[Carried]] = {
+    SUBTRACT: Subtract,
+    RECOMPUTE: Recompute,
+    TWO_STACKS: TwoStacks,
+}
 _WRITERS: dict[str, Callable[[PointTarget], EveryInstant | EveryChange | EverySample]] = {
     INSTANTS: EveryInstant,
     CHANGES: EveryChange,
@@ -117,8 +121,8 @@ class _Fused:
         self.done = k.var("done", k.scalar("first_point"))
         self.results = [
             (
-                k.local("result", machine_type(reduction.type) or I64, changes.BLOCK),
-                k.local("there", U8, changes.BLOCK),
+                k.local("result", machine_type(reduction.type) or I64, changes.INSTANTS_PER_BLOCK),
+                k.local("there", U8, changes.INSTANTS_PER_BLOCK),
             )
             for reduction in spec.reductions
         ]
@@ -186,7 +190,7 @@ class _Fused:
         if not group.partials:
             return BoundsAlone(rows, lo, hi, emit)
         if group.slide.algorithm != PREFIX_SUMS:
-            return ALGORITHMS[group.slide.algorithm](rows, lo, hi, emit)
+            return SIGNAL_ALGORITHMS[group.slide.algorithm](rows, lo, hi, emit)
         table = self._table(track)
         places = [self._partials_of(track).index(partial) for partial in group.partials]
         return PrefixSums(TwoStacks(rows, lo, hi, emit), emit_few, table, places)

@@ -14,7 +14,7 @@ from penstock.loop.nodes import I64, U8, Value, Var, const
 from penstock.operators.signals.positional.kernels.feedback_history import Recent, recent_results
 from penstock.operators.signals.positional.kernels.memory import Array
 from penstock.operators.signals.positional.kernels.objects import lowering_at
-from penstock.operators.signals.positional.kernels.plan import Need
+from penstock.operators.signals.positional.kernels.plan import PositionNeed
 from penstock.operators.signals.positional.kernels.states import prepare, release, states_at
 from penstock.operators.signals.positional.kernels.writer import BlockWriter, Here, Stored
 
@@ -45,10 +45,10 @@ def declare_history(writer: BlockWriter, this: Object, body: Feedback) -> Feedba
     return FeedbackHistory(Array(values, head), Array(valid, head), head + need.future, recent)
 
 
-def history_need(need: Need, body: Feedback) -> Need:
+def history_need(need: PositionNeed, body: Feedback) -> PositionNeed:
     """The positions that readers need, those the feedback reads by time, and the result that is held."""
     furthest = max(1, *(self_reference.shift for self_reference in body.own))
-    return Need(max(need.past, furthest - need.future), need.future)
+    return PositionNeed(max(need.past, furthest - need.future), need.future)
 
 
 def carry(writer: BlockWriter, name: str, history: FeedbackHistory) -> None:

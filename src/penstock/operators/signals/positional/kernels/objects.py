@@ -15,7 +15,7 @@ from penstock.ir.signals.nodes import Expression, Feedback, Object, Rolling, Sam
 from penstock.ir.signals.scope import reduced_types, scope
 from penstock.loop.machine import machine_type
 from penstock.loop.nodes import U8, Value, Var, const, maximum, minimum
-from penstock.operators.signals.positional.kernels.plan import Need, no_text
+from penstock.operators.signals.positional.kernels.plan import PositionNeed, no_text
 from penstock.operators.signals.positional.kernels.states import prepare, release, states_at
 from penstock.operators.signals.positional.kernels.writer import BlockWriter, Here, Stored, one_of
 
@@ -109,7 +109,7 @@ def lowering_at(
 
 @contextmanager
 def each_entry(
-    writer: BlockWriter, this: Object, body: Expression | Feedback, need: Need, brief: bool = False
+    writer: BlockWriter, this: Object, body: Expression | Feedback, need: PositionNeed, brief: bool = False
 ) -> Iterator[Here]:
     """Loop over the entries of an object; if it reads grids, over the stretches on which those are constant."""
     k, step = writer.k, writer.plan.step(this.name)

@@ -32,7 +32,7 @@ Nullable = Mapping[str, frozenset[str]]  # the columns that hold nulls, by input
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class PositionNeed:
     """The number of positions needed before and after the requested ones.
 
     The requested range is first widened to multiples of `before` and `after` positions. Blocks end at window
@@ -44,28 +44,28 @@ class Need:
     before: int = 1
     after: int = 1
 
-    def at(self, shift: int) -> Need:
+    def at(self, shift: int) -> PositionNeed:
         return replace(self, past=self.past + shift, future=self.future - shift)
 
-    def back(self, by: int) -> Need:
+    def back(self, by: int) -> PositionNeed:
         return replace(self, past=self.past + by)
 
-    def since(self, step: int) -> Need:
+    def since(self, step: int) -> PositionNeed:
         """Extend the past to the start of the current window."""
         return replace(self, past=_up(self.past, step), before=lcm(self.before, step))
 
-    def within(self, step: int) -> Need:
+    def within(self, step: int) -> PositionNeed:
         """Extend both ends to whole windows."""
         since = self.since(step)
         return replace(since, future=_up(self.future, step), after=lcm(self.after, step))
 
     @property
-    def flat(self) -> Need:
+    def flat(self) -> PositionNeed:
         """The upper bound, for any alignment of windows."""
-        return Need(self.past + self.before - 1, self.future + self.after - 1)
+        return PositionNeed(self.past + self.before - 1, self.future + self.after - 1)
 
-    def __or__(self, other: Need) -> Need:
-        return Need(
+    def __or__(self, other: PositionNeed) -> PositionNeed:
+        return PositionNeed(
             max(self.past, other.past),
             max(self.future, other.future),
             lcm(self.before, other.before),
@@ -90,13 +90,13 @@ class PositionalPlan:
     edge: bool
     wide: bool = False
     lost: bool = False  # past results of a feedback may be null, as they are at the beginning
-    least: Mapping[str, Need] = field(default_factory=dict)
+    least: Mapping[str, PositionNeed] = field(default_factory=dict)
     groups: dict[str, list[Group]] = field(default_factory=dict)
     nulls: dict[str, frozenset[str]] = field(default_factory=dict)
     fields: dict[str, tuple[Field, ...]] = field(default_factory=dict)
     algebras: dict[Track, TrackAlgebra] = field(default_factory=dict)
-    needs: dict[str, Need] = field(default_factory=dict)
-    level_needs: dict[tuple[Track, int], Need] = field(default_factory=dict)
+    needs: dict[str, PositionNeed] = field(default_factory=dict)
+    level_needs: dict[tuple[Track, int], PositionNeed] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for this in self.objects:
@@ -244,7 +244,7 @@ class PositionalPlan:
     def _resolve(self) -> None:
         """Propagate needs from the output to the inputs."""
         self.needs |= self.least
-        self._need(self.positions.program.output, Need())
+        self._need(self.positions.program.output, PositionNeed())
         for this in reversed(self.objects):
             for track in self.chains:
                 if track.source == this.name:
@@ -255,22 +255,22 @@ class PositionalPlan:
             match this.body:
                 case Expression() | Feedback() as body:
                     if isinstance(body, Feedback):  # it continues where the previous block ended
-                        need = Need(-need.future, need.future)
+                        need = PositionNeed(-need.future, need.future)
                     for access in body.accesses:
                         self._need(access.source, need.at(access.shift))
                     for group in self.groups[this.name]:
                         self._need_group(group, need.at(group.shift))
                 case Resample(source=source):
-                    self._need(source, need | Need(0, 1))
+                    self._need(source, need | PositionNeed(0, 1))
                 case _:
                     pass
 
-    def _need(self, name: str, need: Need) -> None:
+    def _need(self, name: str, need: PositionNeed) -> None:
         if isinstance(self.positions.program[name].body, Feedback):  # its history is at fixed offsets
             need = need.flat
         self.needs[name] = self.needs.get(name, need) | need
 
-    def _need_group(self, group: Group, need: Need) -> None:
+    def _need_group(self, group: Group, need: PositionNeed) -> None:
         """Add the needs of a group: a span's state is read at the current pane, or at the pane before the current step."""
         here = need if group.lag == 0 else need.since(group.every).back(group.pane)
         if not group.sampled or any(algebra.words for algebra in group.algebras):
@@ -278,7 +278,7 @@ class PositionalPlan:
         for track in self.tracks(group):
             self._need_level(track, group.length, here)
 
-    def _need_level(self, track: Track, length: int, need: Need) -> None:
+    def _need_level(self, track: Track, length: int, need: PositionNeed) -> None:
         self.level_needs[track, length] = self.level_needs.get((track, length), need) | need
 
     def _need_track(self, track: Track) -> None:
@@ -324,9 +324,9 @@ class PositionalPlan:
         return any(isinstance(obj.body, Feedback) for obj in self.objects)
 
     @property
-    def reach(self) -> Need:
+    def reach(self) -> PositionNeed:
         """The input positions that a position of the output needs."""
-        found = Need()
+        found = PositionNeed()
         for this in self.objects:
             if isinstance(this.body, Sampled | Feedback) and this.name in self.needs:
                 found |= self.needs[this.name]

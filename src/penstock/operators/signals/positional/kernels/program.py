@@ -30,7 +30,7 @@ from penstock.ir.signals.nodes import (
     Sampled,
     sources_of,
 )
-from penstock.loop.abi import Binding, Memory, OutputColumn, Scratch
+from penstock.loop.abi import Binding, OutputColumn, PastResults, Scratch
 from penstock.loop.build import KernelBuilder
 from penstock.loop.machine import machine_type
 from penstock.loop.nodes import U8, Kernel
@@ -42,7 +42,7 @@ from penstock.operators.signals.positional.kernels.feedback import (
 )
 from penstock.operators.signals.positional.kernels.memory import Array, ResultPlacement
 from penstock.operators.signals.positional.kernels.objects import write_expression, write_sampled
-from penstock.operators.signals.positional.kernels.plan import Need, Nullable, PositionalPlan
+from penstock.operators.signals.positional.kernels.plan import Nullable, PositionalPlan, PositionNeed
 from penstock.operators.signals.positional.kernels.resample import Pattern, write_resample
 from penstock.operators.signals.positional.kernels.writer import BlockWriter, Stored
 from penstock.types.time import Time
@@ -59,7 +59,7 @@ class DenseKernel:
     places: tuple[tuple[str, str], ...]  # the parameters for the range of given samples of each input
     outputs: tuple[OutputColumn, ...]
     scratch: tuple[Scratch, ...]
-    memories: tuple[Memory, ...]
+    memories: tuple[PastResults, ...]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Dense:
     inputs: tuple[tuple[pa.Schema, Time], ...]
 
     @property
-    def reach(self) -> Need:
+    def reach(self) -> PositionNeed:
         """The input positions that a result can depend on."""
         return self._plain.reach
 
@@ -212,10 +212,10 @@ class _Dense:
             {name: ResultPlacement(array.buffer, 0, place) for name, array in results.valid.items()},
         )
 
-    def _memory(self, name: str, history: FeedbackHistory) -> Memory:
+    def _memory(self, name: str, history: FeedbackHistory) -> PastResults:
         body = self.plan.positions.program[name].body
         assert isinstance(body, Feedback)
         values, valid = history.values.buffer, history.valid.buffer
-        return Memory(
+        return PastResults(
             values.name, valid.name, values.type, history.kept + self.writer.block, history.kept, body.initial
         )

@@ -23,7 +23,7 @@ from penstock.loop.build import KernelBuilder
 from penstock.loop.machine import machine_type
 from penstock.loop.nodes import BOOL, I64, U8, Buffer, Value, Var, as_value, const, maximum, minimum
 from penstock.operators.signals.positional.kernels.memory import Array, Pool
-from penstock.operators.signals.positional.kernels.plan import Need, PositionalPlan, either
+from penstock.operators.signals.positional.kernels.plan import PositionalPlan, PositionNeed, either
 from penstock.operators.signals.positional.kernels.reductions import Track
 
 FAILED = 1  # return value where a value overflowed its type; NEED_WIDE where a sum might have
@@ -134,7 +134,7 @@ class BlockWriter:
         for step in sorted(steps):
             self.base(step)
 
-    def bounds(self, step: int, need: Need) -> tuple[Value, Value]:
+    def bounds(self, step: int, need: PositionNeed) -> tuple[Value, Value]:
         """The range of entries that covers a block and its halo."""
         here = self.bases[1]
         first: Value = const(-need.past, I64)
@@ -161,7 +161,7 @@ class BlockWriter:
         with k.for_(0, turns, "t", brief=True) as turn:
             yield k.var("e", start + turn)
 
-    def array(self, step: int, need: Need, type: object) -> Array:
+    def array(self, step: int, need: PositionNeed, type: object) -> Array:
         most = need.flat
         head = most.past if step == 1 else ceil(most.past / step) + 1
         length = self.block + most.past + most.future
@@ -241,7 +241,7 @@ class BlockWriter:
             there = const(1, U8) if cell.valid is None else cell.valid.to(U8)
             self.k.store(valid.buffer, valid.place(entry), there)
 
-    def room(self, this: Object, need: Need) -> Stored:
+    def room(self, this: Object, need: PositionNeed) -> Stored:
         """Allocate memory for the columns of an object."""
         step = self.plan.step(this.name)
         nulls = self.plan.nulls[this.name]
