@@ -12,8 +12,8 @@ import pyarrow as pa
 import penstock as pk
 from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.kernel_factory import KernelFactory
+from penstock.codegen.llvm import OptimisationLevel
 from penstock.codegen.native import NativeKernel, compile_kernel
-from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.loop.nodes import Kernel
 from penstock.operators.signals.positional.build_kernels import CompiledDense
 from penstock.operators.signals.positional.evaluate import (

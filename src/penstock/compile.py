@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.algorithms.kernel_factory import Backend, KernelFactory, once
-from penstock.analysis.coarse_times import coarse_times
-from penstock.analysis.order import depends_on_order
-from penstock.analysis.scan_predicates import scan_predicates
+from penstock.analysis.order import coarse_times, depends_on_order
+from penstock.analysis.predicates import scan_predicates
 from penstock.expr.nodes import Expr
-from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
+from penstock.ir import nodes as jn
 from penstock.ir.signature import signature
 from penstock.operators.build import build
 from penstock.passes.pipeline import optimise
@@ -34,7 +33,7 @@ from penstock.runtime.memory.budget import Budget
 from penstock.runtime.memory.budgeted_session import BudgetedSession, Memory, RowNeed
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context, Pipeline, Session
-from penstock.translate.plan_to_ir import to_ir
+from penstock.translate import to_ir
 from penstock.types.windows import Steps
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 
 import penstock as pk
 from penstock.ir.interpret import interpret
-from penstock.ir.rows import to_rows
-from penstock.translate.plan_to_ir import to_ir
+from penstock.ir.samples import to_rows
+from penstock.translate import to_ir
 from tests.custom_aggregates import IN_ORDER, MERGEABLE, RMS, SQUARES, tables
 from tests.security.hostile import HOSTILE, MARK
 

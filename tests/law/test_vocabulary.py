@@ -25,7 +25,7 @@ GRAMMARS = (
     "expr/nodes.py",
     "plan/nodes.py",
     "ir/nodes.py",
-    "ir/joins.py",
+    "ir/nodes.py",
     "ir/signals/nodes.py",
     "physical/nodes.py",
     "loop/nodes.py",

@@ -11,10 +11,10 @@ import penstock as pk
 from penstock.api.execute import read
 from penstock.compile import compile_plan
 from penstock.ir.interpret import interpret
-from penstock.ir.rows import to_rows
+from penstock.ir.samples import to_rows
 from penstock.passes.pipeline import PASSES, optimise
 from penstock.plan.schema import sources_of
-from penstock.translate.plan_to_ir import to_ir
+from penstock.translate import to_ir
 from tests.oracle import brute
 from tests.oracle.brute import Cells
 from tests.oracle.build import build

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 import penstock as pk
 from penstock.ir.interpret import interpret
-from penstock.ir.rows import to_rows
-from penstock.translate.plan_to_ir import to_ir
+from penstock.ir.samples import to_rows
+from penstock.translate import to_ir
 from tests.oracle.approx import Approx
 from tests.oracle.brute import Cells
 from tests.oracle.compare import assert_same_rows, assert_windows_in_order

@@ -15,9 +15,9 @@ import penstock as pk
 from penstock.algorithms.joins.eager import Eager
 from penstock.algorithms.joins.progressive_merge import ProgressiveMerge
 from penstock.ir.interpret import interpret
-from penstock.ir.rows import to_rows, to_table
+from penstock.ir.samples import to_rows, to_table
 from penstock.operators.joins.build_algorithms import EAGER_BUILDERS
-from penstock.translate.plan_to_ir import to_ir
+from penstock.translate import to_ir
 from tests.oracle.effort import effort
 from tests.oracle.join_cases import JOIN_KINDS, KEYS
 from tests.oracle.join_cases import streams as rows_of

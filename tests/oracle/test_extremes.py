@@ -10,8 +10,8 @@ import pytest
 
 import penstock as pk
 from penstock.ir.interpret import interpret
-from penstock.ir.rows import to_rows
-from penstock.translate.plan_to_ir import to_ir
+from penstock.ir.samples import to_rows
+from penstock.translate import to_ir
 from penstock.types.windows import JOIN_KINDS
 
 Run = Callable[[Any, dict[str, pa.Table]], list[str]]

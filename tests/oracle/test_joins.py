@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.ir.interpret import interpret
-from penstock.ir.rows import to_rows, to_table
-from penstock.translate.plan_to_ir import to_ir
+from penstock.ir.samples import to_rows, to_table
+from penstock.translate import to_ir
 from tests.oracle.effort import effort
 from tests.oracle.join_cases import JOIN_KINDS, QUERIES, UNORDERED, Case, cases
 

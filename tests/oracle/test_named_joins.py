@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.ir.interpret import interpret
-from penstock.ir.rows import to_rows, to_table
+from penstock.ir.samples import to_rows, to_table
 from penstock.operators.joins import algorithm_pairs, large_windows, overlapping_windows, results, windows
-from penstock.translate.plan_to_ir import to_ir
+from penstock.translate import to_ir
 from penstock.types.windows import JOIN_ALGORITHMS
 from tests.oracle.effort import effort
 from tests.oracle.join_cases import JOIN_KINDS, KEYS

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.ir.lateness import LATE, PARTLY_LATE, fates
+from penstock.ir.windows import LATE, PARTLY_LATE, fates
 from penstock.types.windows import Calendar, TimeWindow, Window
 from tests.oracle.effort import effort
 from tests.restarts import ENGINES

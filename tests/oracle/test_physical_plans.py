@@ -14,7 +14,7 @@ import penstock as pk
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.compile import Compiled, backend_named, compile_plan
 from penstock.ir.interpret import interpret as interpret_program
-from penstock.ir.rows import to_rows
+from penstock.ir.samples import to_rows
 from penstock.operators.build import build as build_pipeline
 from penstock.operators.interpret import interpret as interpret_plan
 from penstock.physical import nodes as ph

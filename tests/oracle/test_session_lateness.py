@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.ir.lateness import LATE, fates
-from penstock.ir.windows import sessions_of
+from penstock.ir.windows import LATE, fates, sessions_of
 from penstock.types.windows import Session
 from tests.oracle.effort import effort
 from tests.restarts import ENGINES

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import penstock as pk
 from penstock.compile import compile_plan
 from penstock.ir.interpret import interpret
-from penstock.ir.rows import to_rows
-from penstock.translate.plan_to_ir import to_ir
+from penstock.ir.samples import to_rows
+from penstock.translate import to_ir
 from tests.oracle.effort import effort
 from tests.oracle.signal_cases import Case, cases, moved_cases, regular_cases
 

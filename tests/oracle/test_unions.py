@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.ir.interpret import interpret
-from penstock.ir.rows import to_rows
-from penstock.translate.plan_to_ir import to_ir
+from penstock.ir.samples import to_rows
+from penstock.translate import to_ir
 from tests.oracle.effort import effort
 
 Operator = Callable[[Any, Any], Any]

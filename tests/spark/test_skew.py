@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.analysis.spread_rows import spreadable
+from penstock.analysis.partition_keys import spreadable
 from penstock.api.execute import bind_all
 from penstock.spark.exchange import unpacked
 from penstock.spark.frame import Wiring

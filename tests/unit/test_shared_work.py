@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.analysis.scan_predicates import scan_predicates
+from penstock.analysis.predicates import scan_predicates
 from penstock.expr import nodes as ex
 from penstock.expr.interning import interned
 from penstock.expr.show import show

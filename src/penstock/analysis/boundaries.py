@@ -18,23 +18,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.expr.nodes import Column
-from penstock.ir.joins import Asof, Join, RollingJoin
 from penstock.ir.nodes import (
     Apply,
+    Asof,
     Attach,
     Distinct,
     Input,
+    Join,
     Lookback,
     Object,
     Program,
     Reduce,
+    RollingJoin,
     Samples,
     Signals,
     Top,
     sources_of,
 )
 from penstock.ir.signals import nodes as temporal
-from penstock.ir.signals.reach import NO_END
+from penstock.ir.signals.scope import NO_END
 from penstock.types.windows import WINDOW_END, CarriedWindow, InWindow, Lookup, TimeWindow, Within
 
 

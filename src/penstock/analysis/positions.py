@@ -16,7 +16,7 @@ from penstock.errors import UnsupportedError
 from penstock.expr.aggregates import AGGREGATES
 from penstock.expr.custom import Definition
 from penstock.expr.nodes import Column, Field
-from penstock.ir.signals import defined_everywhere
+from penstock.ir.signals import scope
 from penstock.ir.signals.nodes import (
     At,
     Expression,
@@ -35,7 +35,7 @@ from penstock.ir.signals.nodes import (
     at,
     sources_of,
 )
-from penstock.ir.signals.reach import NO_END
+from penstock.ir.signals.scope import NO_END
 from penstock.loop.machine import machine_type
 from penstock.types.time import Time
 
@@ -329,7 +329,7 @@ def _reads_grid(body: object, gridded: set[str]) -> bool:
 
 def is_lenient(program: Program, this: Object) -> bool:
     """Whether an expression has a value where none of its inputs has one."""
-    return isinstance(this.body, Expression) and defined_everywhere.is_lenient(this.body, schemas(program))
+    return isinstance(this.body, Expression) and scope.is_lenient(this.body, schemas(program))
 
 
 def marks_of(program: Program, name: str) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from rich.text import Text
 import penstock as pk
 from penstock.calibration import machine
 from penstock.codegen.cache import default_directory
-from penstock.codegen.private import private_directory
+from penstock.codegen.files import private_directory
 
 REQUIRED_PACKAGES = ("penstock", "pyarrow", "numpy", "llvmlite", "typer", "rich")
 OPTIONAL_PACKAGES = {

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from penstock.codegen.names import ENTRY
-from penstock.codegen.optimisation_level import OptimisationLevel
+from penstock.codegen.llvm import OptimisationLevel
+from penstock.codegen.values import ENTRY
 from penstock.runtime.column_addresses import (
     BEHIND,
     COLUMNS,

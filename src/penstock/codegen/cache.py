@@ -8,15 +8,61 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Generic, TypeVar
 
-from penstock.codegen.bounded import Bounded
 from penstock.codegen.files import CODEGEN_VERSION, ObjectFiles
+from penstock.codegen.llvm import OptimisationLevel
 from penstock.codegen.native import Code, NativeKernel
-from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.loop.nodes import Kernel
 from penstock.loop.show import fingerprint
+
+# --- A map that evicts the least recently used values once it has too many entries or too many bytes.
+
+_Kept = TypeVar("_Kept")
+
+
+class Bounded(Generic[_Kept]):
+    """Values by key, with limits on entries and bytes. Not thread-safe: callers lock it."""
+
+    def __init__(self, entries: int, size: int, bytes_of: Callable[[_Kept], int]) -> None:
+        self._entries, self._size, self._bytes_of = entries, size, bytes_of
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: str) -> _Kept | None:
+        """Look up a value and mark it as most recently used."""
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept.move_to_end(key)
+        return found
+
+    def put(self, key: str, value: _Kept) -> list[_Kept]:
+        """Insert a value, even one above the limit by itself; return the values evicted or replaced."""
+        left = [self._pop(key)] if key in self._kept else []
+        self._kept[key] = value
+        self.bytes += self._bytes_of(value)
+        while len(self._kept) > 1 and (len(self._kept) > self._entries or self.bytes > self._size):
+            left.append(self._pop(next(iter(self._kept))))
+        return left
+
+    def clear(self) -> list[_Kept]:
+        """Remove all values; return them."""
+        left = list(self._kept.values())
+        self._kept.clear()
+        self.bytes = 0
+        return left
+
+    def _pop(self, key: str) -> _Kept:
+        value = self._kept.pop(key)
+        self.bytes -= self._bytes_of(value)
+        return value
+
 
 # Limits in memory. A loaded kernel takes some 75 KB in addition to its code, and at most two memory maps.
 MOST_KERNELS = 512

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.codegen.optimisation_level import OptimisationLevel
-from penstock.loop.morsels import Morsels, Progress
+from penstock.codegen.llvm import OptimisationLevel
+from penstock.loop.machine import Morsels, Progress
 
 if TYPE_CHECKING:
     from penstock.codegen.target import Loaded

@@ -17,11 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.codegen.llvm import llvm_module
+from penstock.codegen.llvm import OptimisationLevel, llvm_module
 from penstock.codegen.morsel_scheduler import HAS_THREADS, MORSEL_SCHEDULER, ArgumentFrame
-from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.codegen.values import alignment
-from penstock.loop.morsels import Morsels, Progress
+from penstock.loop.machine import Morsels, Progress
 from penstock.loop.nodes import Buffer, Kernel, Literal, Var
 from penstock.loop.verify import verify
 from penstock.runtime.kernels import StandingFrame

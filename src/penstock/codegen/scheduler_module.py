@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from penstock.codegen.names import ENTRY
+from penstock.codegen.values import ENTRY
 
 # A list of morsels: the address of its counter, the number of morsels, first row, end row, rows per morsel.
 LIST = {"counter": "word*", "many": "i64", "begin": "i64", "end": "i64", "size": "i64"}

@@ -16,8 +16,8 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from penstock.codegen.names import ENTRY
-from penstock.codegen.optimisation_level import OptimisationLevel
+from penstock.codegen.llvm import OptimisationLevel
+from penstock.codegen.values import ENTRY
 
 _LEVEL = 2
 # Level of the instruction selector: 0 is the fast one, which makes one pass over the code.

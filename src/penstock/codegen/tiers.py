@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from weakref import ref
 
 from penstock.codegen.cache import KernelCache
+from penstock.codegen.llvm import OptimisationLevel
 from penstock.codegen.morsel_scheduler import HAS_THREADS, ArgumentFrame
 from penstock.codegen.native import Argument, Arguments, Code, compile_kernel, compile_object
-from penstock.codegen.optimisation_level import OptimisationLevel
-from penstock.loop.morsels import Morsels, Progress
+from penstock.loop.machine import Morsels, Progress
 from penstock.loop.nodes import Block, For, If, Kernel, While
 from penstock.runtime.kernels import StandingFrame
 

@@ -1,14 +1,13 @@
 """Emit one loop-IR value as LLVM instructions.
 
 The text is built directly rather than through `llvmlite.ir`: an instruction is a line, and 600 of them take 2
-ms. Operands are names from `names.py`, numbers and types, never user text.
+ms. Operands are names made here, numbers and types, never user text.
 
 No fast-math flag is ever set, so floats have the semantics of `interpret.py` on every CPU.
 """
 
 from __future__ import annotations
 
-from penstock.codegen.names import NameCounter
 from penstock.loop.nodes import (
     BOOL,
     COMPARISON,
@@ -33,6 +32,32 @@ from penstock.loop.nodes import (
     Var,
 )
 from penstock.loop.numbers import bits_of, identity, round_f32, wrap
+
+# --- Generate all identifiers of generated code.
+#
+# Generated text consists of numbers, keywords and these names. Names typed by a user (columns, streams,
+# aliases) and the hints of kernel builders never reach it, so quoting is unnecessary.
+
+ENTRY = "penstock_entry"
+INNER = "penstock_kernel"
+
+
+class NameCounter:
+    """A counter of names: `%v1`, `%v2`, … for values and `b1`, `b2`, … for blocks."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def value(self) -> str:
+        self._count += 1
+        return f"%v{self._count}"
+
+    def label(self) -> str:
+        self._count += 1
+        return f"b{self._count}"
+
 
 _NAMES = {name: f"i{type.bits}" for name, type in MACHINE_TYPES.items()} | {"f32": "float", "f64": "double"}
 _FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}

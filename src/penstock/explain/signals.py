@@ -8,7 +8,7 @@ from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.analysis.boundaries import CarryIn, Finite, Reach, signal_reach
 from penstock.expr.show import show as show_expr
 from penstock.ir.signals import nodes as temporal
-from penstock.ir.signals.reach import MARGIN
+from penstock.ir.signals.scope import MARGIN
 from penstock.loop.interpret import Interpreted
 from penstock.loop.nodes import Kernel
 from penstock.operators.signals.build import SignalProgram, retention

@@ -1,6 +1,6 @@
 """The catalogue of scalar functions: for each its arity, its type rule and its reference definition.
 
-`rules.py` has the type rules, `arithmetic.py`, `order.py`, `calendar.py` and `text.py` the
+`rules.py` has the type rules, `arithmetic.py`, `comparison.py`, `calendar.py` and `text.py` the
 definitions. These are the only definitions; compilers must agree with them.
 """
 

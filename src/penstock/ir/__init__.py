@@ -1,4 +1,4 @@
 """The time-centric IR: grammar (`nodes.py`), semantics (`interpret.py`), checks (`verify.py`), printer (`show.py`).
 
-The files `join_*.py` hold the same parts for joins.
+`signals/` has the same parts for the language of signals, which logical plans share.
 """

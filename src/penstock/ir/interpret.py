@@ -3,7 +3,7 @@
 Every optimised operator is tested against this file. Nothing here is incremental or shared: a window is the
 list of its samples, found by a scan over all samples.
 
-Rows are dicts of physical Python values (`rows.py`): times are integer ticks, None is null. A row whose time
+Rows are dicts of physical Python values (`samples.py`): times are integer ticks, None is null. A row whose time
 is null is malformed and is skipped. Samples are ordered by (time, sequence, position). Results of one window
 share a time and are ordered by their keys, so no result depends on the order of arrival.
 """
@@ -11,36 +11,104 @@ share a time and are ordered by their keys, so no result depends on the order of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from penstock.errors import BindingError
 from penstock.expr.evaluate import evaluator
 from penstock.ir.interpret_joins import JoinSide, joined
-from penstock.ir.joins import Asof, Join, RollingJoin, Table
 from penstock.ir.nodes import (
     Apply,
+    Asof,
     Attach,
     Distinct,
     Input,
+    Join,
     Lookback,
     Merge,
     Object,
     Program,
     Reduce,
+    RollingJoin,
     Samples,
     Signals,
+    Table,
     Top,
 )
-from penstock.ir.order import Rank, canonical, ordering
-from penstock.ir.rows import Row, as_table, to_rows, to_table
-from penstock.ir.samples import Sample, kept, record, reduced_over, time_at
+from penstock.ir.samples import (
+    Rank,
+    Row,
+    Sample,
+    as_table,
+    canonical,
+    kept,
+    ordering,
+    record,
+    reduced_over,
+    time_at,
+    to_rows,
+    to_table,
+)
 from penstock.ir.scope import result_scope, result_types
-from penstock.ir.signal_rows import signal_rows
+from penstock.ir.signals import nodes as temporal
+from penstock.ir.signals.interpret import SignalSample, intervals
 from penstock.ir.windows import WindowBounds, behind, windows_of
 from penstock.types.time import Time
 from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow
+
+# --- Interpret signals inside a program: sample the sources by key, and list the intervals of each key.
+
+Origin = tuple[pa.Schema, Time]  # the columns of a source and the time of its rows
+# The samples of one key, by the name of the Sampled object.
+Taken = dict[str, list[SignalSample]]
+
+
+class TimedRow(Protocol):
+    """A row of a source."""
+
+    @property
+    def row(self) -> Row: ...
+
+
+def signal_rows(program: temporal.Program, sources: Sequence[tuple[Sequence[TimedRow], Origin]]) -> list[Row]:
+    """List the intervals of all keys by start, then key; `sources` are in order of time."""
+    keys: dict[Rank, Row] = {}
+    taken: dict[Rank, Taken] = {}
+    takers = [obj for obj in program.objects if isinstance(obj.body, temporal.Sampled)]
+    for this in takers:
+        assert isinstance(this.body, temporal.Sampled)
+        rows, origin = sources[int(this.body.input)]
+        for sample, key in _signal_samples(this.body, rows, origin):
+            rank = tuple(ordering(value) for value in key.values())
+            keys.setdefault(rank, key)
+            taken.setdefault(rank, {taker.name: [] for taker in takers})[this.name].append(sample)
+    found = [
+        (row[temporal.START], rank, row)
+        for rank, samples in taken.items()
+        for row in intervals(program, keys[rank], samples)
+    ]
+    return [row for _, _, row in sorted(found, key=lambda entry: entry[:2])]
+
+
+def _signal_samples(
+    body: temporal.Sampled, rows: Sequence[TimedRow], origin: Origin
+) -> list[tuple[SignalSample, Row]]:
+    schema, time = origin
+    values = {field.name: evaluator(field.expr, schema) for field in body.fields}
+    found = []
+    for sample in rows:
+        at = time_at(sample.row, time)
+        if at is not None:
+            until = None if body.hold.until is None else sample.row[body.hold.until]
+            if until is not None and until <= at:
+                continue  # an empty interval
+            value = {name: compute(sample.row, ()) for name, compute in values.items()}
+            found.append(
+                (SignalSample(at, until, value), {name: canonical(sample.row[name]) for name in body.keys})
+            )
+    return found
+
 
 Inputs = Mapping[str, Sequence[Mapping[str, Any]]]
 

@@ -8,12 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from penstock.expr.evaluate import evaluator
-from penstock.ir.join_scope import pair_scope, rolling_types
-from penstock.ir.joins import Asof, Join, Joined, RollingJoin
-from penstock.ir.nodes import Object
-from penstock.ir.order import Rank, ordering
-from penstock.ir.rows import Row
-from penstock.ir.samples import Sample, record, reduced_over, time_at
+from penstock.ir.nodes import Asof, Join, Joined, Object, RollingJoin
+from penstock.ir.samples import Rank, Row, Sample, ordering, record, reduced_over, time_at
+from penstock.ir.scope import pair_scope, rolling_types
 from penstock.ir.windows import WindowBounds, windows_of
 from penstock.types.windows import (
     JOIN_TIME,

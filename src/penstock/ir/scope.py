@@ -6,8 +6,16 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Aggregate
 from penstock.expr.typing import column_type, type_of
-from penstock.ir.nodes import Attach, Object, Reduce, Reduction, Windowed
-from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow
+from penstock.ir.nodes import Attach, Object, Reduce, Reduction, RollingJoin, Windowed
+from penstock.types.time import Time
+from penstock.types.windows import (
+    JOIN_TIME,
+    WINDOW_END,
+    WINDOW_START,
+    CarriedWindow,
+    left_column,
+    right_column,
+)
 
 
 def result_type(reduction: Reduction, schema: pa.Schema) -> pa.DataType:
@@ -33,3 +41,24 @@ def result_scope(body: Reduce | Attach, source: Object) -> pa.Schema:
 
 def _bound_type(name: str, body: Reduce | Attach, source: Object) -> pa.DataType:
     return column_type(name, source.schema) if isinstance(body.domain, CarriedWindow) else source.time.type
+
+
+# --- The columns that fields and conditions of joins may reference, and the types of their reductions.
+
+
+def pair_scope(time: Time, left: pa.Schema, right: pa.Schema) -> pa.Schema:
+    """List the columns of a pair of samples: the window's bounds, left.x, right.y, and the later time."""
+    clock = time.type
+    return pa.schema(
+        [
+            *(pa.field(name, clock) for name in (WINDOW_START, WINDOW_END)),
+            *(pa.field(left_column(field.name), field.type) for field in left),
+            *(pa.field(right_column(field.name), field.type) for field in right),
+            pa.field(JOIN_TIME, clock),
+        ]
+    )
+
+
+def rolling_types(body: RollingJoin, right: Object) -> tuple[pa.DataType, ...]:
+    """Return the types of `Reduced(0)`, `Reduced(1)`, … in the fields of a rolling join."""
+    return tuple(result_type(reduction, right.schema) for reduction in body.reductions)

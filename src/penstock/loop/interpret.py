@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.loop import numbers
-from penstock.loop.morsels import Morsels, Progress
+from penstock.loop.machine import Morsels, Progress
 from penstock.loop.nodes import (
     COMPARISON,
     Assign,

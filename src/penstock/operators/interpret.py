@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.errors import BindingError
-from penstock.ir.order import ordering
-from penstock.ir.rows import Row
-from penstock.ir.samples import Sample, time_at
+from penstock.ir.samples import Row, Sample, ordering, time_at
 from penstock.operators.distinct.plain import distinct
 from penstock.operators.joins.plain import join
 from penstock.operators.look_back.plain import look_back

@@ -11,9 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.ir import nodes as ir
-from penstock.ir.order import Rank, ordering
-from penstock.ir.rows import Row
-from penstock.ir.samples import Sample, reduced_over, time_at
+from penstock.ir.samples import Rank, Row, Sample, ordering, reduced_over, time_at
 from penstock.ir.windows import Timed, WindowBounds, windows_of
 from penstock.physical import nodes as ph
 from penstock.types.time import Time

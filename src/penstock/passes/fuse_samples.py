@@ -18,16 +18,16 @@ from collections import Counter, deque
 from collections.abc import Container, Iterable
 from dataclasses import replace
 
-from penstock.analysis.graph import Redefinitions, without_unread
-from penstock.analysis.predicates import then
-from penstock.analysis.substitution import (
+from penstock.analysis.graph import (
     Definitions,
+    Redefinitions,
     definitions,
     inlined,
     inlined_fields,
     inlined_reduction,
+    without_unread,
 )
-from penstock.analysis.totality import is_total
+from penstock.analysis.predicates import is_total, then
 from penstock.expr.nodes import Column, Expr, Field, Literal, columns_of, occurrences
 from penstock.ir.nodes import Attach, Merge, Object, Program, Reduce, Reduction, Samples
 from penstock.ir.scope import result_scope, result_types

@@ -21,13 +21,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from penstock.analysis.graph import with_signals
-from penstock.analysis.substitution import opaque
+from penstock.analysis.graph import opaque, with_signals
 from penstock.expr import nodes as ex
 from penstock.expr.aggregates import AGGREGATES
 from penstock.ir import nodes as ir
-from penstock.ir.signals.compose import composed
-from penstock.ir.signals.defined_everywhere import is_lenient
 from penstock.ir.signals.nodes import (
     Body,
     Expression,
@@ -41,7 +38,7 @@ from penstock.ir.signals.nodes import (
     at,
     sources_of,
 )
-from penstock.ir.signals.scope import Schemas
+from penstock.ir.signals.scope import Schemas, composed, is_lenient
 
 CHEAP = 12  # nodes of an expression that may be computed more than once
 

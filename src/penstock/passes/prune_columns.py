@@ -17,21 +17,25 @@ import pyarrow as pa
 from penstock.analysis.graph import without_unread
 from penstock.analysis.order import depends_on_order
 from penstock.expr.nodes import Column, Expr, Field, columns_of
-from penstock.ir.joins import Asof, Join, Joined, RollingJoin, Table
 from penstock.ir.nodes import (
     Apply,
+    Asof,
     Attach,
     Body,
     Distinct,
     Input,
+    Join,
+    Joined,
     Lookback,
     Merge,
     Object,
     Program,
     Reduce,
     Reduction,
+    RollingJoin,
     Samples,
     Signals,
+    Table,
     Top,
     Windowed,
     sources_of,

@@ -19,10 +19,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from penstock.analysis.graph import readers, redefine
-from penstock.analysis.predicates import conjunction, conjuncts, then
-from penstock.analysis.substitution import Definitions, definitions
-from penstock.analysis.totality import is_total
+from penstock.analysis.graph import Definitions, definitions, readers, redefine
+from penstock.analysis.predicates import conjunction, conjuncts, is_total, then
 from penstock.expr.nodes import (
     Call,
     Column,

@@ -15,8 +15,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from penstock.expr.nodes import Expr, Field, Reduced, rewrite, walk
-from penstock.ir.joins import RollingJoin
-from penstock.ir.nodes import Attach, Lookback, Object, Program, Reduce, Reduction, Windowed
+from penstock.ir.nodes import Attach, Lookback, Object, Program, Reduce, Reduction, RollingJoin, Windowed
 
 _Body = TypeVar("_Body", bound=Windowed | RollingJoin)
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from penstock.analysis.graph import with_signals
 from penstock.ir import nodes as ir
-from penstock.ir.signals.compose import composed
 from penstock.ir.signals.nodes import Body, Expression, Object, Program, renamed
+from penstock.ir.signals.scope import composed
 from penstock.passes.fuse_signals import without_unread
 
 

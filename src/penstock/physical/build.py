@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from penstock.algorithms.expressions.host_columns import HostColumns
+from penstock.analysis.graph import needs_arrival, read_by_time
 from penstock.analysis.order import order_of_keys_is_seen
 from penstock.analysis.panes import in_panes, pane_obstacle, regular
 from penstock.analysis.positions import why_not
 from penstock.analysis.predicates import conjuncts
-from penstock.analysis.time_readers import needs_arrival, read_by_time
 from penstock.expr import nodes as ex
 from penstock.expr.show import show as show_expr
-from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
+from penstock.ir import nodes as jn
 from penstock.physical import choose_join, choose_signals, choose_window, watermark_rules
 from penstock.physical import nodes as ph
 from penstock.physical.choose_algorithm import AlgorithmChoice, choices, preferred

@@ -23,8 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.analysis.panes import ReductionFacts, in_panes, overlaps, panes_per_window, regular
-from penstock.ir.joins import RollingJoin
-from penstock.ir.nodes import Attach, Lookback, Program, Reduce, Windowed
+from penstock.ir.nodes import Attach, Lookback, Program, Reduce, RollingJoin, Windowed
 from penstock.types.windows import Window
 
 ONE_PANE, FRAME_ENDS, ORDER_STATISTICS = "one pane", "frame ends", "order-statistics"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from penstock.algorithms.keyed_states.growing_columns import can_grow
-from penstock.analysis.states_per_key import reductions_obstacle
+from penstock.analysis.panes import reductions_obstacle
 from penstock.expr.nodes import Expr
-from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
+from penstock.ir import nodes as jn
 from penstock.physical.band_conditions import band_of
 from penstock.physical.nodes import Assumption, Choice, Mode, Rejected
 from penstock.types.windows import (

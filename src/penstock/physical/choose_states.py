@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.analysis.panes import ReductionFacts
-from penstock.analysis.states_per_key import state_obstacle
+from penstock.analysis.panes import ReductionFacts, state_obstacle
 from penstock.ir import nodes as ir
 from penstock.physical.nodes import Assumption, Choice, Mode, Rejected
 from penstock.types.windows import Count, Session

@@ -16,15 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.analysis.boundaries import Finite, boundaries
-from penstock.analysis.carry_in import Carry, carry_in, without_carry
 from penstock.analysis.order import depends_on_order
 from penstock.analysis.panes import in_panes
 from penstock.analysis.partition_keys import Undivided, looks_up, partition_keys
-from penstock.analysis.slice_boundaries import Counts, Sessions, slice_borders
+from penstock.analysis.slice_boundaries import Carry, Counts, Sessions, carry_in, slice_borders, without_carry
 from penstock.errors import EngineError
 from penstock.expr.nodes import Expr
 from penstock.ir import nodes as ir
-from penstock.ir.joins import Join, Table
+from penstock.ir.nodes import Join, Table
 from penstock.types.time import describe_reach
 from penstock.types.windows import Lookup, TimeWindow
 

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.algorithms.expressions.host_columns import HostColumns
-from penstock.analysis.predicates import FALSE, conjunction, conjuncts, then
-from penstock.analysis.totality import is_total
+from penstock.analysis.predicates import FALSE, conjunction, conjuncts, is_total, then
 from penstock.expr import nodes as ex
 from penstock.expr.show import show as show_expr
-from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
+from penstock.ir import nodes as jn
 from penstock.physical import nodes as ph
 from penstock.physical.predicate_costs import gather_cost, host_cost, kernel_cost, selectivity
 from penstock.physical.settings import SURVIVORS, Settings

@@ -15,9 +15,9 @@ import pyarrow as pa
 from penstock.algorithms.sorted_partitions.frame_reduction import FrameReduction
 from penstock.analysis.predicates import conjuncts
 from penstock.expr import nodes as ex
-from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
-from penstock.ir.join_scope import pair_scope
+from penstock.ir import nodes as jn
+from penstock.ir.scope import pair_scope
 from penstock.physical.hidden_names import hidden_name
 from penstock.physical.nodes import JoinColumn, Rows
 from penstock.physical.split_results import read_from_columns

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from penstock.expr import nodes as ex
 from penstock.expr.show import show as show_expr
-from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
+from penstock.ir import nodes as jn
 from penstock.physical import nodes as ph
 from penstock.types.windows import (
     LEFT_ROW_KINDS,

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import Binding, OutputColumn, PaneScratch
-from penstock.loop.morsels import Morsels, Progress
+from penstock.loop.machine import Morsels, Progress
 
 Call = Callable[[Mapping[str, Any]], int]  # arrays, addresses and numbers, by parameter name
 

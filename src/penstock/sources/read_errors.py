@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError, SourceError
 from penstock.sources.paths import require_file
 from penstock.storage.access import LOCAL, Access
-from penstock.storage.store import reported
+from penstock.storage.filesystems import reported
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from penstock.atomic_write import draft
 from penstock.errors import SourceError
 from penstock.storage.access import LOCAL, Access
-from penstock.storage.store import reported
+from penstock.storage.filesystems import reported
 
 
 def put(folder: str, name: str, table: pa.Table, access: Access = LOCAL) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.storage.access import Access
-from penstock.storage.store import Entry
+from penstock.storage.filesystems import Entry
 
 _MARKERS = ("/", "_$folder$")  # objects that tools write in place of folders
 

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from penstock.sources.parquet_footers import MAGIC, Footer, ending
 from penstock.storage.access import Access
-from penstock.storage.store import Buffer, Span
+from penstock.storage.filesystems import Buffer, Span
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from penstock.analysis.carry_in import Carry, carry_in
+from penstock.analysis.slice_boundaries import Carry, carry_in
 from penstock.compile import Compiled, compile_plan
 from penstock.expr.nodes import Column, Expr, Field
 from penstock.plan.nodes import Filter, Plan, Project, Source

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.state.packing import pack, unpack
+from penstock.state.format import pack, unpack
 
 SCHEMA = pa.schema(
     {"shard": pa.int32(), "task": pa.int32(), "part": pa.int32(), "name": pa.string(), "payload": pa.binary()}

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
-from penstock.analysis.carry_in import Carry
-from penstock.analysis.slice_boundaries import Counts, Sessions
+from penstock.analysis.slice_boundaries import Carry, Counts, Sessions
 from penstock.compile import Compiled
 from penstock.errors import EngineError
 from penstock.physical.choose_strategy import (

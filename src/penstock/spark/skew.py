@@ -13,13 +13,12 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from penstock.analysis.spread_rows import spreadable
+from penstock.analysis.partition_keys import spreadable
 from penstock.compile import Compiled
 from penstock.runtime.buffers import indices
 from penstock.spark.decode_dictionaries import in_one_piece
 from penstock.spark.slices import Part, Piece
-from penstock.state.hashing import key_hashes
-from penstock.state.merge import divided
+from penstock.state.state_table import divided, key_hashes
 
 PIECES = 8  # sampled pieces of files, spread evenly
 

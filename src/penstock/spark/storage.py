@@ -13,7 +13,7 @@ from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import sources_of
 from penstock.sources.bound import Bound, access_of
 from penstock.storage.access import LOCAL, Access
-from penstock.storage.hadoop import PREFIX
+from penstock.storage.filesystems import PREFIX
 from penstock.storage.uri import is_uri
 
 if TYPE_CHECKING:

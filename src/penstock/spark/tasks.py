@@ -32,7 +32,7 @@ from penstock.spark.slice_boundaries import results_in, rows_within
 from penstock.spark.slices import Neighbours, Part, from_json
 from penstock.spark.types import deliverer, never_null
 from penstock.state.format import decode_table
-from penstock.state.merge import merged, shares
+from penstock.state.state_table import merged, shares
 from penstock.storage.access import Access
 
 Named = tuple[tuple[str, bytes], ...]

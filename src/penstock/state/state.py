@@ -12,10 +12,8 @@ import pyarrow as pa
 
 from penstock.atomic_write import replace_file
 from penstock.errors import StateError
-from penstock.state.chunks import MOST_CHUNK_BYTES, cut
-from penstock.state.differences import require_same
-from penstock.state.format import INSTEAD, Manifest, decode_file, decode_manifest, encode_file
-from penstock.state.packing import pack, unpack
+from penstock.state.chunks import MOST_CHUNK_BYTES, cut, require_same
+from penstock.state.format import INSTEAD, Manifest, decode_file, decode_manifest, encode_file, pack, unpack
 from penstock.state.state_table import StateTable
 from penstock.storage.access import Access
 from penstock.storage.uri import resolved

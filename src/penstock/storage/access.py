@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import EngineError, SourceError
-from penstock.storage import cloud, filesystems, hadoop
+from penstock.storage import cloud, filesystems
+from penstock.storage.filesystems import Buffer, Entry, Span, Store, refused
 from penstock.storage.options import Pairs, pairs_of
-from penstock.storage.store import Buffer, Entry, Span, Store, refused
 from penstock.storage.uri import CLOUD, Uri, is_uri
 
 _BLOCK = 8 << 20  # bytes of a request for a file that is read from its beginning on
@@ -49,7 +49,7 @@ class Access:
 
     def or_hadoop(self, settings: dict[str, str], path: str) -> Access:
         """Return the access by Hadoop's settings, unless the user gave another."""
-        return self if self.given else replace(self, options=pairs_of(hadoop.options_of(settings, path)))
+        return self if self.given else replace(self, options=pairs_of(filesystems.options_of(settings, path)))
 
     def reaches(self, path: str) -> bool:
         """Check whether a path lies in a store rather than on this machine."""

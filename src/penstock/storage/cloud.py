@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from penstock.errors import EngineError
+from penstock.storage.filesystems import Buffer, Entry, Span
 from penstock.storage.options import CLIENT, RETRY, Pairs, environment, for_kind, with_profile
-from penstock.storage.store import Buffer, Entry, Span
 from penstock.storage.uri import CLOUD, Uri
 
 T = TypeVar("T")

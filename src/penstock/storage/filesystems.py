@@ -1,16 +1,73 @@
-"""Stores behind a file system of pyarrow or fsspec: `filesystem=`, and `hdfs://` through libhdfs."""
+"""Stores of bytes: the interface, local and remote file systems, and Hadoop's."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Protocol
 
-from penstock.errors import EngineError
-from penstock.storage.store import Buffer, Entry, Span
-from penstock.storage.uri import Uri
+from penstock.errors import EngineError, SourceError
+from penstock.storage.uri import CLOUD, Uri
+
+# --- What is asked of a store of files, whatever it is.
+
+Buffer = bytes | memoryview
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file in a store: its key, its size in bytes, and when it was written, in nanoseconds."""
+
+    key: str
+    size: int
+    written: int
+
+
+class Store(Protocol):
+    """A flat set of files by key. Keys contain slashes; folders exist only as their prefixes.
+
+    A missing file is a `FileNotFoundError`. Any other failure is an `OSError` whose text has no secret.
+    """
+
+    def list(self, folder: str) -> Iterator[Entry]:
+        """List all files below a folder, in any order; none if there is no such folder."""
+
+    def entry(self, key: str) -> Entry:
+        """Describe one file."""
+
+    def tail(self, key: str, size: int) -> tuple[Buffer, int]:
+        """Read up to `size` bytes at the end of a file. Returns them and the size of the file."""
+
+    def spans(self, key: str, spans: Sequence[Span]) -> Sequence[Buffer]:
+        """Read several ranges of bytes, each by one request."""
+
+    def write(self, key: str, data: Buffer) -> None:
+        """Write a file, or replace it, in one step."""
+
+    def create(self, key: str, data: Buffer) -> bool:
+        """Write a new file in one step; False if there is one of this name."""
+
+
+def refused(path: str, doing: str, reason: OSError) -> SourceError:
+    """Return the error for a failed request."""
+    return SourceError(f"{path!r} cannot be {doing}: {reported(reason)}")
+
+
+def reported(reason: Exception) -> str:
+    """Return why a request failed, in one line."""
+    if isinstance(reason, FileNotFoundError):
+        return "there is no such file or bucket; check the name"
+    if isinstance(reason, OSError) and reason.strerror:
+        return reason.strerror
+    return next(iter(str(reason).splitlines()), type(reason).__name__)
+
+
+# --- Stores behind a file system of pyarrow or fsspec: `filesystem=`, and `hdfs://` through libhdfs.
 
 
 class FileSystemStore:
@@ -97,3 +154,75 @@ def hadoop(scheme: str, authority: str) -> FileSystemStore:
 def key_in(uri: Uri) -> str:
     """Return the name by which a file system knows the file of a URI."""
     return f"/{uri.key}" if uri.scheme in ("hdfs", "viewfs", "file") else f"{uri.authority}/{uri.key}"
+
+
+# --- Translate the settings of Hadoop's clients, which Spark has as `spark.hadoop.fs.*`, to options of object stores.
+
+PREFIX = "spark.hadoop."
+_S3 = {
+    "access.key": "access_key_id",
+    "secret.key": "secret_access_key",
+    "session.token": "session_token",
+    "endpoint": "endpoint",
+    "endpoint.region": "region",
+}
+_GS = {
+    "fs.gs.auth.service.account.json.keyfile": "service_account",
+    "google.cloud.auth.service.account.json.keyfile": "service_account",
+}
+_TENANT = re.compile(r"https://[^/]+/([^/]+)/oauth2/.*")
+_ANONYMOUS = "AnonymousAWSCredentialsProvider"
+
+
+def options_of(settings: Mapping[str, str], path: str) -> dict[str, str]:
+    """Return the options for a URI from Hadoop's settings, named without `spark.hadoop.`.
+
+    >>> options_of({"fs.s3a.access.key": "AK", "fs.s3a.path.style.access": "true"}, "s3://lake/a")
+    {'access_key_id': 'AK', 'virtual_hosted_style_request': 'false'}
+    """
+    uri = Uri.of(path)
+    match CLOUD.get("" if uri is None else uri.scheme):
+        case "s3":
+            assert uri is not None
+            return _s3(settings, uri.authority)
+        case "gs":
+            return {ours: settings[theirs] for theirs, ours in _GS.items() if theirs in settings}
+        case "azure":
+            assert uri is not None
+            return _azure(settings, uri.authority.rpartition("@")[2])
+    return {}
+
+
+def _s3(settings: Mapping[str, str], bucket: str) -> dict[str, str]:
+    """Read the settings of a bucket, which precede those of all."""
+    own, common = f"fs.s3a.bucket.{bucket}.", "fs.s3a."
+    given = {
+        name: settings.get(own + name) or settings.get(common + name)
+        for name in (*_S3, "path.style.access", "connection.ssl.enabled", "aws.credentials.provider")
+    }
+    found = {ours: value for theirs, ours in _S3.items() if (value := given[theirs])}
+    if "endpoint" in found and "://" not in found["endpoint"]:
+        scheme = "http" if given["connection.ssl.enabled"] == "false" else "https"
+        found["endpoint"] = f"{scheme}://{found['endpoint']}"
+    if given["path.style.access"]:
+        found["virtual_hosted_style_request"] = str(given["path.style.access"] != "true").lower()
+    if _ANONYMOUS in (given["aws.credentials.provider"] or ""):
+        found["skip_signature"] = "true"
+    return found
+
+
+def _azure(settings: Mapping[str, str], host: str) -> dict[str, str]:
+    """Read the settings of an account, by its host, which precede those of all."""
+
+    def setting(name: str) -> str | None:
+        return settings.get(f"{name}.{host}") or settings.get(name)
+
+    tenant = _TENANT.fullmatch(setting("fs.azure.account.oauth2.client.endpoint") or "")
+    found = {
+        "account_key": setting("fs.azure.account.key"),
+        "sas_key": setting("fs.azure.sas.fixed.token"),
+        "client_id": setting("fs.azure.account.oauth2.client.id"),
+        "client_secret": setting("fs.azure.account.oauth2.client.secret"),
+        "tenant_id": None if tenant is None else tenant[1],
+    }
+    return {name: value for name, value in found.items() if value}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.ir.lateness import LATE, fates
+from penstock.ir.windows import LATE, fates
 from penstock.types.windows import Session
 from tests.oracle.effort import effort
 from tests.spark.streaming.local import LocalStream

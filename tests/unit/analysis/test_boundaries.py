@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from penstock.analysis.boundaries import CarryIn, Finite, Reach, Sequential, boundaries, lineage
 from penstock.errors import OverflowError as PenstockOverflow
-from penstock.ir.interpret import interpret, time_at
+from penstock.ir.interpret import interpret
 from penstock.ir.nodes import Input, Program
+from penstock.ir.samples import time_at
 from penstock.passes.pipeline import optimise
 from penstock.plan import nodes as pl
-from penstock.translate.plan_to_ir import to_ir
+from penstock.translate import to_ir
 from penstock.types.windows import CarriedWindow, TimeWindow
 from tests.strategies import plans, rows
 from tests.unit.passes.cases import EVENTS, TOTALS, TS, VIEWS, agg, attach, call, col, lit, select, window

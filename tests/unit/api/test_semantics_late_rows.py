@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.ir.lateness import LATE, PARTLY_LATE, fates
-from penstock.translate.plan_to_ir import to_ir
+from penstock.ir.windows import LATE, PARTLY_LATE, fates
+from penstock.translate import to_ir
 from tests.unit.expr.semantics import table
 
 CASES = table("window | times | late | partly late")

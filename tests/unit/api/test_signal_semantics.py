@@ -9,8 +9,8 @@ import pytest
 
 import penstock as pk
 from penstock.ir.interpret import interpret
-from penstock.ir.rows import to_rows
-from penstock.translate.plan_to_ir import to_ir
+from penstock.ir.samples import to_rows
+from penstock.translate import to_ir
 from tests.unit.expr.semantics import table
 
 SIGNALS = table("signal | samples | intervals")

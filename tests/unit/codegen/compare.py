@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from penstock.codegen.llvm import OptimisationLevel
 from penstock.codegen.native import NativeKernel, compile_kernel
-from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.loop.interpret import dtype_of, interpret
 from penstock.loop.nodes import Buffer, Kernel, Type
 from penstock.loop.numbers import bits_of, from_bits

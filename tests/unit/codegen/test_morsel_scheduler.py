@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.codegen import morsel_scheduler, native
+from penstock.codegen.llvm import OptimisationLevel
 from penstock.codegen.morsel_scheduler import MorselScheduler
 from penstock.codegen.native import Argument, NativeKernel, compile_kernel
-from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.codegen.tiers import TRIAL, TieredKernel
 from penstock.loop.build import KernelBuilder
 from penstock.loop.interpret import Interpreted
-from penstock.loop.morsels import Morsels
+from penstock.loop.machine import Morsels
 from penstock.loop.nodes import I64, Kernel
 
 

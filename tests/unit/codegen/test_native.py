@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from penstock.codegen.llvm import llvm_module
-from penstock.codegen.names import NameCounter
 from penstock.codegen.native import assembly_text, compile_kernel, llvm_text
+from penstock.codegen.values import NameCounter
 from penstock.errors import VerificationError
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, F64, I64, Assign, Kernel, Overflows, Var, const, minimum, select
@@ -158,7 +158,7 @@ def test_kernels_caught_in_reference_cycles_are_freed_safely() -> None:
     """The collector frees a cycle's members in any order: an engine must not outlive what it needs."""
     program = """
 import gc
-from penstock.codegen.optimisation_level import OptimisationLevel
+from penstock.codegen.llvm import OptimisationLevel
 from penstock.codegen.native import compile_kernel
 from penstock.loop.build import KernelBuilder
 for _ in range(10):

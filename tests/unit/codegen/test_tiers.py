@@ -9,8 +9,8 @@ from itertools import count
 import numpy as np
 
 from penstock.codegen.cache import KernelCache
+from penstock.codegen.llvm import OptimisationLevel
 from penstock.codegen.native import compile_kernel
-from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.codegen.tiers import LARGEST_OPTIMISED, ORDINARY, TieredKernel, best_level
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, Kernel

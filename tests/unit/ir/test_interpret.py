@@ -13,7 +13,7 @@ from penstock.errors import OverflowError as PenstockOverflow
 from penstock.expr.nodes import Expr
 from penstock.ir.interpret import interpret
 from penstock.plan import nodes as pl
-from penstock.translate.plan_to_ir import to_ir
+from penstock.translate import to_ir
 from penstock.types.time import Time
 from penstock.types.windows import CarriedWindow, TimeWindow, Window
 from tests.unit.passes.cases import FLOAT, INT, agg, attach, call, col, lit, select, where, window

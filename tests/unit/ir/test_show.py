@@ -9,7 +9,7 @@ import pytest
 
 from penstock.ir.show import show
 from penstock.plan import nodes as pl
-from penstock.translate.plan_to_ir import to_ir
+from penstock.translate import to_ir
 from penstock.types.time import Time, length_of
 from penstock.types.windows import CarriedWindow, TimeWindow
 from tests.unit.passes.cases import (

@@ -24,7 +24,7 @@ from penstock.ir.nodes import (
     Top,
 )
 from penstock.ir.verify import verify
-from penstock.translate.plan_to_ir import to_ir
+from penstock.translate import to_ir
 from penstock.types.time import Time
 from penstock.types.windows import CarriedWindow, TimeWindow
 from tests.strategies import plans

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.codegen.llvm import OptimisationLevel
 from penstock.codegen.native import NativeKernel, compile_kernel
-from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.errors import VerificationError
 from penstock.loop.build import KernelBuilder
 from penstock.loop.interpret import interpret

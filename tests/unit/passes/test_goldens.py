@@ -12,7 +12,7 @@ from penstock.ir.verify import verify
 from penstock.passes.fuse_samples import fuse_samples
 from penstock.passes.fuse_signals import fuse_signals
 from penstock.passes.pipeline import PASSES, Pass
-from penstock.translate.plan_to_ir import to_ir
+from penstock.translate import to_ir
 from tests.unit.passes import cases
 
 RUN: dict[str, Pass] = dict(PASSES)

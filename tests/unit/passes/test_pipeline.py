@@ -10,7 +10,7 @@ from penstock.errors import VerificationError
 from penstock.ir.nodes import Program
 from penstock.passes import pipeline
 from penstock.passes.pipeline import PASSES, optimise
-from penstock.translate.plan_to_ir import to_ir
+from penstock.translate import to_ir
 from tests.unit.passes.cases import LARGE, TOTALS, where
 
 PROGRAM = to_ir(where(TOTALS, LARGE))

@@ -12,7 +12,7 @@ from penstock.ir.interpret import interpret
 from penstock.ir.nodes import Program
 from penstock.ir.verify import verify
 from penstock.passes.pipeline import PASSES, Pass, optimise
-from penstock.translate.plan_to_ir import to_ir
+from penstock.translate import to_ir
 from tests.strategies import plans, rows
 
 STAGES = [pytest.param(index, id=f"{index}-{name}") for index, (name, _) in enumerate(PASSES)]

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.ir import joins as jn
+from penstock.ir import nodes as jn
 from penstock.ir.interpret import interpret
-from penstock.ir.rows import to_rows
+from penstock.ir.samples import to_rows
 from penstock.operators.joins.results import Residual
 from penstock.physical.band_conditions import band_of
-from penstock.translate.plan_to_ir import to_ir
+from penstock.translate import to_ir
 
 X, Y, Z = pk.left("x"), pk.right("y"), pk.right("z")
 SCHEMAS = (

@@ -22,7 +22,7 @@ from penstock.ir.nodes import Program, Reduce, Reduction
 from penstock.physical.choose_algorithm import FEW_PANES, AlgorithmChoice, choices, preferred
 from penstock.plan import nodes as pl
 from penstock.runtime.engine import AGGREGATORS
-from penstock.translate.plan_to_ir import to_ir
+from penstock.translate import to_ir
 from penstock.types.windows import (
     Calendar,
     CalendarStep,

@@ -9,7 +9,7 @@ import pytest
 import penstock as pk
 from penstock.storage import cloud
 from penstock.storage.access import Access
-from penstock.storage.hadoop import options_of
+from penstock.storage.filesystems import options_of
 from penstock.storage.options import for_kind, pairs_of, with_profile
 from penstock.storage.uri import absolute, resolved
 

@@ -25,7 +25,7 @@ from penstock.algorithms.joins.memory import (
     together,
 )
 from penstock.algorithms.joins.row_slice import Found, RowSlice
-from penstock.loop.join_abi import JoinSpec
+from penstock.loop.abi import JoinSpec
 from penstock.runtime.threads import run_on_threads
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import EngineError
-from penstock.loop.abi import DONE, OUTPUT, STATUS, WORDS
-from penstock.loop.join_abi import JoinSpec
+from penstock.loop.abi import DONE, OUTPUT, STATUS, WORDS, JoinSpec
 from penstock.runtime.kernels import Call
 
 Kernels = Callable[[str, JoinSpec], Call]

@@ -11,7 +11,7 @@ import numpy as np
 from penstock.algorithms.joins.lazy import Lazy
 from penstock.algorithms.joins.memory import PairsOut, fill, portions, slots_for, together
 from penstock.algorithms.joins.window_keys import WindowCodes, shared
-from penstock.loop.join_abi import SPARE, JoinSpec
+from penstock.loop.abi import SPARE, JoinSpec
 from penstock.runtime.threads import run_on_threads
 
 

@@ -15,7 +15,7 @@ from penstock.algorithms.joins.memory import portions
 from penstock.algorithms.joins.no_partitioning import NoPartitioning, on_portions
 from penstock.algorithms.joins.window_keys import WindowCodes, shared, survey
 from penstock.errors import EngineError
-from penstock.loop.join_abi import JoinSpec
+from penstock.loop.abi import JoinSpec
 from penstock.runtime.buffers import room
 from penstock.runtime.join_metrics import ChosenAlgorithm
 from penstock.runtime.threads import run_on_threads

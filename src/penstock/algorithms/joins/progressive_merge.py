@@ -10,7 +10,7 @@ import numpy as np
 from penstock.algorithms.joins.memory import Kernels, PairsOut, Spare, nothing, portions, together
 from penstock.algorithms.joins.row_slice import Found, RowSlice
 from penstock.algorithms.joins.sort_merge import match, merge_all, passes_for
-from penstock.loop.join_abi import MOST_SORTED_RUNS, JoinSpec
+from penstock.loop.abi import MOST_SORTED_RUNS, JoinSpec
 
 ROWS_PER_RUN = 1 << 17  # rows of both sides that make a run: sorted within the cache
 SHARE = 4  # a run has at least 1/SHARE of the rows before it; otherwise the last merge has too many runs

@@ -12,7 +12,7 @@ import numpy as np
 from penstock.algorithms.joins.lazy import Lazy
 from penstock.algorithms.joins.memory import PairsOut, fill, portions, slots_for, together
 from penstock.algorithms.joins.window_keys import WindowCodes
-from penstock.loop.join_abi import SPARE
+from penstock.loop.abi import SPARE
 from penstock.runtime.threads import run_on_threads
 
 TABLE_BYTES = 1 << 17  # a partition's table leaves room in the second-level cache for the probing rows

@@ -17,8 +17,7 @@ import numpy as np
 from penstock.algorithms.joins.lazy import Lazy
 from penstock.algorithms.joins.memory import Kernels, PairsOut, portions, together
 from penstock.algorithms.joins.window_keys import WindowCodes
-from penstock.loop.abi import DONE, OTHER, STATUS
-from penstock.loop.join_abi import DIGIT_BITS, MOST_SORTED_RUNS, JoinSpec
+from penstock.loop.abi import DIGIT_BITS, DONE, MOST_SORTED_RUNS, OTHER, STATUS, JoinSpec
 from penstock.runtime.kernels import Call
 from penstock.runtime.threads import run_on_threads
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from penstock.algorithms.joins.memory import Kernels, PairsOut, Spare, nothing, slots_for
 from penstock.algorithms.joins.row_slice import Found, RowSlice
-from penstock.loop.abi import DONE, KEYS, NEED_KEYS, OUTPUT, STATUS
-from penstock.loop.join_abi import JoinSpec
+from penstock.loop.abi import DONE, KEYS, NEED_KEYS, OUTPUT, STATUS, JoinSpec
 
 FIRST_SLOTS = 1 << 10
 

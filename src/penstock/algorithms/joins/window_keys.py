@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from penstock.algorithms.joins.memory import ROWS_FOR_ONE_THREAD, Kernels, check_size
-from penstock.loop.join_abi import JoinSpec
+from penstock.loop.abi import JoinSpec
 
 # An array indexed by code is worth it with at most this many cells per row.
 CELLS_PER_ROW = 4

@@ -16,8 +16,16 @@ from penstock.errors import OverflowError
 from penstock.runtime.buffers import flags, indices, plain, room, ticks_of
 from penstock.runtime.stage import TimedBatch
 from penstock.runtime.threads import run_on_threads
-from penstock.state.rows import in_order, kept_rows, rows_of
-from penstock.state.state_table import StateTable, array_of, complete, integers, without_nulls
+from penstock.state.state_table import (
+    StateTable,
+    array_of,
+    complete,
+    in_order,
+    integers,
+    kept_rows,
+    rows_of,
+    without_nulls,
+)
 from penstock.types.time import Time
 
 

@@ -15,7 +15,6 @@ from penstock.api.tracing import TracedFunction
 from penstock.errors import DurationError, ExpressionTypeError, SignalError, WindowError
 from penstock.expr import nodes
 from penstock.expr.nodes import Field
-from penstock.ir.signals.compose import composed
 from penstock.ir.signals.nodes import (
     VALUE,
     At,
@@ -27,6 +26,7 @@ from penstock.ir.signals.nodes import (
     past,
     sources_of,
 )
+from penstock.ir.signals.scope import composed
 from penstock.types.duration import Duration, to_ticks
 
 _OWN = "own"  # placeholder input for the own results, during tracing

@@ -34,8 +34,7 @@ from penstock.ir.signals.nodes import (
     WindowReduction,
     at,
 )
-from penstock.ir.signals.reach import NO_END
-from penstock.ir.signals.scope import chopped_schema
+from penstock.ir.signals.scope import NO_END, chopped_schema
 from penstock.types.arrow import kind_of
 from penstock.types.duration import to_ticks, week_begin
 from penstock.types.time import NANOSECONDS

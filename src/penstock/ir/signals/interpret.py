@@ -20,7 +20,6 @@ from penstock.expr.comparison import equality_key
 from penstock.expr.evaluate import evaluator
 from penstock.expr.nodes import Aggregate, Column
 from penstock.expr.typing import type_of
-from penstock.ir.signals.defined_everywhere import is_lenient
 from penstock.ir.signals.nodes import (
     DURATION,
     END,
@@ -42,8 +41,7 @@ from penstock.ir.signals.nodes import (
     at,
     past,
 )
-from penstock.ir.signals.reach import reach
-from penstock.ir.signals.scope import reduced_types, scope
+from penstock.ir.signals.scope import is_lenient, reach, reduced_types, scope
 
 Row = dict[str, Any]
 Samples = Mapping[str, Sequence["SignalSample"]]

@@ -39,7 +39,7 @@ from penstock.ir.signals.nodes import (
     at,
     past,
 )
-from penstock.ir.signals.reach import NO_END
+from penstock.ir.signals.scope import NO_END
 
 Ticks = Callable[[int], str]
 

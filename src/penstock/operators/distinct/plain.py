@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.ir.order import Rank
-from penstock.ir.samples import Sample, time_at
+from penstock.ir.samples import Rank, Sample, time_at
 from penstock.operators.plain_rows import Rows, in_order, rank_of
 from penstock.physical import nodes as ph
 

@@ -19,7 +19,7 @@ from penstock.algorithms.joins.sort_merge import MultiPass, MultiWay
 from penstock.algorithms.joins.symmetric_hash import SymmetricHash
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.codegen.cache import default_directory
-from penstock.loop.join_abi import JoinSpec
+from penstock.loop.abi import JoinSpec
 from penstock.operators.joins.auto_ordered import AutoInOrder
 from penstock.operators.joins.ordered_output import Ordered, PutInOrder
 from penstock.operators.joins.partitions import Kernels as PartitionKernels

@@ -25,8 +25,7 @@ from penstock.operators.joins.windows import GridWindows
 from penstock.runtime.buffers import flags, indices, values_view
 from penstock.runtime.join_metrics import ChosenAlgorithm, JoinMetrics
 from penstock.runtime.stage import START_OF_TIME, TimedBatch
-from penstock.state.rows import in_order, kept_rows, rows_of
-from penstock.state.state_table import StateTable, read_scalars, scalars
+from penstock.state.state_table import StateTable, in_order, kept_rows, read_scalars, rows_of, scalars
 
 Keys = tuple[tuple[str, ...], tuple[str, ...]]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.expr import nodes as ex
-from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
+from penstock.ir import nodes as jn
 from penstock.ir.interpret_joins import JoinSide, joined
 from penstock.operators.plain_rows import Rows
 from penstock.physical import nodes as ph

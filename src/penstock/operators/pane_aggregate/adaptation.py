@@ -11,7 +11,7 @@ import numpy as np
 from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.hash_table.keys import DenseKeys
 from penstock.loop.abi import positions_table
-from penstock.loop.morsels import Morsels
+from penstock.loop.machine import Morsels
 from penstock.operators.pane_aggregate.key_ranges import key_ranges
 from penstock.operators.pane_aggregate.lateness import part_of
 from penstock.operators.pane_aggregate.merge_tables import kernels_for, variant_of

@@ -6,8 +6,7 @@ import pyarrow as pa
 
 from penstock.expr.evaluate import evaluator
 from penstock.expr.typing import type_of
-from penstock.ir.order import Rank, canonical
-from penstock.ir.samples import Sample, kept, record, time_at
+from penstock.ir.samples import Rank, Sample, canonical, kept, record, time_at
 from penstock.ir.windows import WindowBounds, windows_of
 from penstock.operators.plain_rows import Rows, bounds_of, in_order, rank_of, reduced
 from penstock.physical import nodes as ph

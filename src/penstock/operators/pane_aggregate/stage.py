@@ -14,7 +14,7 @@ from penstock.algorithms.hash_table.keys import DenseKeys
 from penstock.algorithms.window_grid import windows_on
 from penstock.errors import OverflowError
 from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED
-from penstock.loop.morsels import Morsels, Progress
+from penstock.loop.machine import Morsels, Progress
 from penstock.operators.pane_aggregate.adaptation import PaneAdaptation
 from penstock.operators.pane_aggregate.bound_fold import BoundFold
 from penstock.operators.pane_aggregate.emission import emit
@@ -38,8 +38,7 @@ from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, Stage, TimedBatch
 from penstock.runtime.threads import run_on_threads
 from penstock.runtime.time_limits import within_reach
-from penstock.state.merge import FRESH
-from penstock.state.state_table import StateTable, read_scalars, scalars
+from penstock.state.state_table import FRESH, StateTable, read_scalars, scalars
 
 # Below this many rows, a second thread's table and its merge cost more than the thread saves.
 ROWS_PER_THREAD = 1 << 17

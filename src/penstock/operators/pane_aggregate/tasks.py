@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.window_grid import WindowGrid
-from penstock.loop.morsels import Morsels
+from penstock.loop.machine import Morsels
 from penstock.operators.pane_aggregate.lateness import part_of
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.runtime.engine import MOST_TASK_ROWS, Engine

@@ -22,7 +22,7 @@ from penstock.loop.abi import (
     Binding,
     positions_table,
 )
-from penstock.loop.morsels import Morsels, Progress
+from penstock.loop.machine import Morsels, Progress
 from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, translate
 from penstock.operators.pane_aggregate.key_ranges import COMPACT, SAMPLE, denser, key_ranges
 from penstock.operators.pane_aggregate.merge_tables import add_fragments, merge_pane, variant_of

@@ -14,10 +14,8 @@ from penstock.algorithms.sorted_partitions.frames import Frames
 from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.expr import nodes as ex
 from penstock.ir.signals import nodes as temporal
-from penstock.ir.signals.defined_everywhere import is_lenient
 from penstock.ir.signals.nodes import at
-from penstock.ir.signals.reach import NO_END, lag, reach
-from penstock.ir.signals.scope import reduced_type, scope
+from penstock.ir.signals.scope import NO_END, is_lenient, lag, reach, reduced_type, scope
 from penstock.loop.abi import Binding
 from penstock.loop.machine import machine_type
 from penstock.loop.nodes import Kernel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.ir.signals import nodes as temporal
-from penstock.ir.signals.defined_everywhere import is_lenient
+from penstock.ir.signals.scope import is_lenient
 
 
 def is_reduced_alone(name: str, program: temporal.Program) -> bool:

@@ -17,7 +17,7 @@ from penstock.algorithms.sorted_partitions.results import Reductions
 from penstock.expr import nodes as ex
 from penstock.ir import nodes as ir
 from penstock.ir.signals import nodes as temporal
-from penstock.ir.signals.reach import NO_END
+from penstock.ir.signals.scope import NO_END
 from penstock.operators.signals.accesses import SpanReading
 from penstock.operators.signals.kernels.walk import EVER, LAST, PER, ROLLING, WINDOW
 from penstock.physical import nodes as ph

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.ir.interpret import signal_rows
 from penstock.ir.samples import Sample
-from penstock.ir.signal_rows import signal_rows
 from penstock.operators.plain_rows import Rows, in_order
 from penstock.physical import nodes as ph
 

@@ -37,7 +37,7 @@ from penstock.algorithms.sorted_partitions.results import (
     WindowResults,
 )
 from penstock.algorithms.window_grid import Grid, WindowGrid
-from penstock.ir.rows import as_table
+from penstock.ir.samples import as_table
 from penstock.operators.sorted_windows.build_keyed import keyed_windows
 from penstock.operators.sorted_windows.kernels.session_lateness import session_lateness
 from penstock.operators.sorted_windows.session_frames import SessionFraming

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.ir.order import canonical
-from penstock.ir.rows import as_table, to_rows, to_table
-from penstock.ir.samples import Sample
+from penstock.ir.samples import Sample, as_table, canonical, to_rows, to_table
 from penstock.operators.plain_rows import (
     FrameRows,
     Rows,

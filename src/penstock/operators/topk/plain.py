@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.ir.order import ordering
+from penstock.ir.samples import ordering
 from penstock.operators.plain_rows import Rows, frames, in_order
 from penstock.physical import nodes as ph
 from penstock.types.windows import CarriedWindow

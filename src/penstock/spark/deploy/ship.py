@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.codegen.cache import default_directory
-from penstock.codegen.private import private_directory
+from penstock.codegen.files import private_directory
 from penstock.errors import EngineError
 from penstock.spark.deploy.pack import ALIAS, PackTarget, archive_name, pack_archive
 from penstock.spark.deploy.preflight import require_penstock, surveyed

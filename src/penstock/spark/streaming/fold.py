@@ -11,7 +11,7 @@ from penstock.compile import Compiled
 from penstock.runtime.session import Session
 from penstock.spark.streaming.pane_row_counts import counted
 from penstock.spark.tasks import ENGINE, Query
-from penstock.state.merge import CELLS, NULLS, shares
+from penstock.state.state_table import CELLS, NULLS, shares
 
 _SENT = (CELLS, NULLS)
 

@@ -16,7 +16,7 @@ from penstock.spark.streaming.late_and_malformed import log_late, write_late
 from penstock.spark.streaming.shard import COUNTS, Shard, ShardStep
 from penstock.spark.tasks import Query, settle
 from penstock.spark.types import Deliver, deliverer, never_null
-from penstock.state.packing import pack, unpack
+from penstock.state.format import pack, unpack
 from penstock.state.state import State
 
 STATE_SCHEMA = "state binary"

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from penstock.analysis.time_readers import has_sessions
+from penstock.analysis.graph import has_sessions
 from penstock.compile import Compiled
 from penstock.errors import StateError
 from penstock.plan.nodes import Source
@@ -24,9 +24,8 @@ from penstock.spark.streaming.pane_row_counts import counted
 from penstock.spark.streaming.shuffle_write import MARK, PANES, ROWS, Mark
 from penstock.spark.streaming.update_mode import changed, if_ended_now
 from penstock.spark.tasks import ENGINE, Query
-from penstock.state.merge import with_fresh
 from penstock.state.state import State
-from penstock.state.state_table import read_scalars, scalars
+from penstock.state.state_table import read_scalars, scalars, with_fresh
 from penstock.storage.access import Access
 
 SPLITS, _HEARD = "streaming/splits", "streaming/heard"

@@ -22,7 +22,7 @@ from penstock.spark.rows import GROUP_ROWS
 from penstock.spark.streaming.fold import PreAggregation
 from penstock.spark.streaming.late_and_malformed import batch_id, write_bad
 from penstock.spark.tasks import Query, settle
-from penstock.state.merge import divided, shard_of
+from penstock.state.state_table import divided, shard_of
 from penstock.storage.access import LOCAL, Access
 from penstock.types.windows import Steps
 

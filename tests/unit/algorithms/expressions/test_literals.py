@@ -12,8 +12,8 @@ import pytest
 import penstock as pk
 from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.codegen.cache import KernelCache
+from penstock.codegen.llvm import OptimisationLevel
 from penstock.codegen.native import compile_object
-from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.errors import ExpressionTypeError
 from penstock.expr import nodes as ex
 from penstock.expr.evaluate import evaluator

@@ -19,8 +19,8 @@ import penstock as pk
 from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.expressions.calls.catalogue import CALLS
 from penstock.algorithms.expressions.host_columns import HostColumns
+from penstock.codegen.llvm import OptimisationLevel
 from penstock.codegen.native import NativeKernel, compile_kernel
-from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.expr import nodes as ex
 from penstock.expr.evaluate import Evaluator, evaluator
 from penstock.expr.functions import FUNCTIONS

@@ -19,7 +19,7 @@ from penstock.expr import nodes as ex
 from penstock.expr.nodes import Column
 from penstock.ir.interpret import interpret
 from penstock.ir.nodes import Reduce, Reduction
-from penstock.ir.rows import to_rows
+from penstock.ir.samples import to_rows
 
 SCHEMA = pa.schema(
     {

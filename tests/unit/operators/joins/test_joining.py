@@ -14,7 +14,7 @@ from penstock.algorithms.joins.memory import PairsOut, check_size, portions
 from penstock.algorithms.joins.progressive_merge import ProgressiveMerge
 from penstock.algorithms.joins.window_keys import survey
 from penstock.errors import EngineError
-from penstock.loop.join_abi import MOST_SORTED_RUNS
+from penstock.loop.abi import MOST_SORTED_RUNS
 from tests.unit.algorithms.joins.kernels.joining import (
     EAGER,
     LAZY,

@@ -18,7 +18,7 @@ import penstock as pk
 from penstock.algorithms import monoids
 from penstock.analysis.panes import in_panes
 from penstock.ir.interpret import interpret
-from penstock.ir.rows import to_rows
+from penstock.ir.samples import to_rows
 from penstock.operators.pane_aggregate import emission
 from penstock.operators.pane_aggregate.kernels.emit_steps.merging import algorithms
 from penstock.runtime.engine import AGGREGATORS

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import penstock as pk
 from penstock.codegen.morsel_scheduler import HAS_THREADS, ArgumentFrame
 from penstock.codegen.tiers import TieredKernel
-from penstock.loop.morsels import Morsels, Progress
+from penstock.loop.machine import Morsels, Progress
 
 SEEN: list[list[Progress]] = []
 PLAIN = pk.Engine(threads=1, backend="interpret")

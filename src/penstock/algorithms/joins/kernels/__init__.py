@@ -8,7 +8,7 @@
     shj_*   shj_push_left shj_push_right shj_grow, and for jb route_count route_rows
     pmj_*   sort_run match_sorted merge_many match_across, and for jb as above
 
-All read key codes, which are 64-bit numbers, and produce row numbers or counts. `loop/join_abi.py` states their
+All read key codes, which are 64-bit numbers, and produce row numbers or counts. `loop/abi.py` states their
 assumptions.
 """
 
@@ -33,7 +33,7 @@ from penstock.algorithms.joins.kernels.radix import prj_histogram, prj_join, prj
 from penstock.algorithms.joins.kernels.sort_runs import sort_run
 from penstock.algorithms.joins.kernels.symmetric_hash import route_count, route_rows, shj_grow, shj_push
 from penstock.algorithms.joins.kernels.unique_keys import find_singles, mark_singles
-from penstock.loop.join_abi import JoinSpec
+from penstock.loop.abi import JoinSpec
 from penstock.loop.nodes import Kernel
 
 KERNELS: dict[str, Callable[[JoinSpec], Kernel]] = {

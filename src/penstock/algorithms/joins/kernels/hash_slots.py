@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from penstock.algorithms.hash_table.probe import probe, probing
 from penstock.algorithms.joins.kernels.key_words import hashed, to_place
+from penstock.loop.abi import JoinSpec
 from penstock.loop.build import KernelBuilder
-from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import BOOL, I64, Buffer, Value, Var, const, minimum, select
 
 Find = Callable[[Value], Value]

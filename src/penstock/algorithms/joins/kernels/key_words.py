@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from penstock.algorithms.hash_table.probe import hash_word
-from penstock.loop.abi import NEED_OUTPUT, OUTPUT, STATUS
+from penstock.loop.abi import NEED_OUTPUT, OUTPUT, STATUS, JoinSpec
 from penstock.loop.build import KernelBuilder
-from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import I64, U64, Bitcast, Buffer, Kernel, Value, Var, const, maximum, minimum
 
 

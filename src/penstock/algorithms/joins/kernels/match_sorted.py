@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.algorithms.joins.kernels.key_words import Pairs
-from penstock.loop.abi import OTHER
+from penstock.loop.abi import OTHER, JoinSpec
 from penstock.loop.build import KernelBuilder
-from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import I64, U32, Buffer, Kernel, Value, Var, minimum
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.loop.abi import MOST_SORTED_RUNS, JoinSpec
 from penstock.loop.build import KernelBuilder
-from penstock.loop.join_abi import MOST_SORTED_RUNS, JoinSpec
 from penstock.loop.nodes import I64, U32, Buffer, Kernel, Value, Var, const, maximum, minimum, select
 
 

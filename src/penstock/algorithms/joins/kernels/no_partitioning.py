@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from penstock.algorithms.joins.kernels.hash_slots import Slots, table_of
 from penstock.algorithms.joins.kernels.key_words import SLOTS_PER_BLOCK, CodeColumn, Pairs, blocks
+from penstock.loop.abi import JoinSpec
 from penstock.loop.build import KernelBuilder
-from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import I64, U32, U64, Buffer, Kernel, Value, Var, const
 
 

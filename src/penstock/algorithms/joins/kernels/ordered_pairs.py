@@ -10,8 +10,8 @@ each row's output position, so the output is neither resized nor sorted.
 from __future__ import annotations
 
 from penstock.algorithms.joins.kernels.no_partitioning import Walk, increment
+from penstock.loop.abi import JoinSpec
 from penstock.loop.build import KernelBuilder
-from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import I32, I64, U32, Kernel, Value, const, maximum
 
 _ALONE = JoinSpec()  # threads own disjoint places, so no atomic operation is needed

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from penstock.algorithms.joins.kernels.hash_slots import Find, Slots, dense
 from penstock.algorithms.joins.kernels.key_words import CodeColumn, Pairs, hashed
+from penstock.loop.abi import SPARE, JoinSpec
 from penstock.loop.build import KernelBuilder
-from penstock.loop.join_abi import SPARE, JoinSpec
 from penstock.loop.nodes import I64, U32, U64, Bitcast, Buffer, Kernel, Unary, Value, Var, const, maximum
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.algorithms.joins.kernels.key_words import CodeColumn
+from penstock.loop.abi import DIGIT_BITS, JoinSpec
 from penstock.loop.build import KernelBuilder
-from penstock.loop.join_abi import DIGIT_BITS, JoinSpec
 from penstock.loop.nodes import I64, U32, U64, Buffer, Kernel, Value, Var, select
 
 DIGITS = 1 << DIGIT_BITS

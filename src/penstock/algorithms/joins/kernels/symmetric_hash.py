@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from penstock.algorithms.hash_table.probe import probe
 from penstock.algorithms.joins.kernels.key_words import SLOTS_PER_BLOCK, Pairs, blocks, hashed, to_place
-from penstock.loop.abi import KEYS, NEED_KEYS, OUTPUT, SLOTS, STATUS
+from penstock.loop.abi import KEYS, NEED_KEYS, OUTPUT, SLOTS, STATUS, JoinSpec
 from penstock.loop.build import KernelBuilder
-from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import I64, U32, U64, Bitcast, Buffer, Kernel, Value, Var, const
 
 LOW = (1 << 32) - 1

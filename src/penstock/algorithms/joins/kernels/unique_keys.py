@@ -8,8 +8,8 @@ It applies if codes span a small range and right codes are unique, so each left 
 from __future__ import annotations
 
 from penstock.algorithms.joins.kernels.key_words import CodeColumn, blocks
+from penstock.loop.abi import JoinSpec
 from penstock.loop.build import KernelBuilder
-from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import BOOL, I32, I64, U32, Kernel, const
 
 

@@ -12,8 +12,7 @@ from penstock.algorithms.expressions.host_columns import HostColumns, Use, uses_
 from penstock.algorithms.expressions.nullability import may_be_null
 from penstock.algorithms.monoids import Monoid
 from penstock.algorithms.partials import Partial, collapsing, monoid_of, origin, partials_of
-from penstock.analysis.predicates import conjuncts
-from penstock.analysis.totality import is_total
+from penstock.analysis.predicates import conjuncts, is_total
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir

@@ -17,14 +17,16 @@ from penstock.runtime.buffers import indices, numpy_type, room, time_array, to_a
 from penstock.runtime.kernels import Call
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import END_OF_TIME, ROWS_EVER, START_OF_TIME, TimedBatch
-from penstock.state.rows import in_order, kept_rows, rows_of
 from penstock.state.state_table import (
     StateTable,
     complete,
+    in_order,
     integers,
+    kept_rows,
     numbered_from_zero,
     read_scalars,
     require,
+    rows_of,
     scalars,
 )
 

@@ -17,8 +17,8 @@ from penstock.algorithms.joins.radix import Radix
 from penstock.algorithms.joins.sort_merge import MultiPass, MultiWay
 from penstock.algorithms.joins.symmetric_hash import SymmetricHash
 from penstock.codegen.native import compile_kernel
+from penstock.loop.abi import JoinSpec
 from penstock.loop.interpret import interpret
-from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import Buffer, Kernel
 from penstock.runtime.kernels import Call
 from tests.unit.codegen.compare import agree, both

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.kernel_factory import KernelFactory
+from penstock.codegen.llvm import OptimisationLevel
 from penstock.codegen.native import compile_kernel
-from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.ir.signals.interpret import KeySignals, SignalSample
 from penstock.ir.signals.nodes import Program, Resample, Sampled
 from penstock.ir.signals.show import show_program

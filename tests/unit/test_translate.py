@@ -12,7 +12,7 @@ from penstock.ir import nodes as ir
 from penstock.ir.verify import verify
 from penstock.plan import nodes as pl
 from penstock.plan.schema import schema_of, time_of
-from penstock.translate.plan_to_ir import to_ir
+from penstock.translate import to_ir
 from penstock.types.time import Time
 from penstock.types.windows import CarriedWindow
 from tests.unit.passes.cases import (

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.state import packing
+from penstock.state import format
 from penstock.state.format import _HEAD, _MAGIC, STATE_VERSION, encode_file, encode_table
 from penstock.state.state import MANIFEST
 
@@ -68,7 +68,7 @@ def test_another_version_is_named(version: int) -> None:
 
 
 def test_large_states_take_few_bytes_and_go_on() -> None:
-    rows = 3 * packing.ROWS_WORTH_PACKING
+    rows = 3 * format.ROWS_WORTH_PACKING
     table = pa.table({"t": [0] * rows, "k": range(rows), "v": [7] * rows})
     totals = pk.stream("events", table.schema, time="t").window(10, by="k").agg(total=pk.sum("v"))
     with totals.open() as live:

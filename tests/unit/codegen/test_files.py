@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock.codegen.cache import KernelCache
+from penstock.codegen.files import private_directory, secret_in
 from penstock.codegen.native import compile_object
-from penstock.codegen.private import private_directory, secret_in
 from penstock.errors import StateError
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import Kernel

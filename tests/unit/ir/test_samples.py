@@ -6,7 +6,7 @@ import datetime
 
 import pyarrow as pa
 
-from penstock.ir.rows import to_rows, to_table
+from penstock.ir.samples import to_rows, to_table
 
 TABLE = pa.table(
     {

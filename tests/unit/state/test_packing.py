@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import StateError
-from penstock.state import packing
-from penstock.state.format import encode_table
-from penstock.state.packing import _BASES, _SCHEMA, pack, unpack
+from penstock.state import format
+from penstock.state.format import _BASES, _SCHEMA, encode_table, pack, unpack
 from tests.oracle.effort import effort
 
 ROWS = 20_000
@@ -33,7 +32,7 @@ OTHERS = [pa.string(), pa.large_string(), pa.float64(), pa.bool_(), pa.binary(16
 @pytest.fixture(autouse=True)
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pack few rows too."""
-    monkeypatch.setattr(packing, "ROWS_WORTH_PACKING", 0)
+    monkeypatch.setattr(format, "ROWS_WORTH_PACKING", 0)
 
 
 def bounds(kind: pa.DataType) -> tuple[int, int]:
@@ -71,7 +70,7 @@ def test_a_table_arrives_as_it_was(table: pa.Table, skipped: int) -> None:
 
 
 def test_few_rows_are_compressed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "ROWS_WORTH_PACKING", 10)
+    monkeypatch.setattr(format, "ROWS_WORTH_PACKING", 10)
     few, many = (pa.table({"v": range(rows)}) for rows in (9, 10))
     assert pack(few) == encode_table(few, "lz4")
     assert pack(many) != encode_table(many, "lz4")

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.state.chunks import MOST_CHUNK_BYTES, cut
-from penstock.state.hashing import key_hashes
-from penstock.state.state_table import StateTable
+from penstock.state.state_table import StateTable, key_hashes
 
 KEYS = {
     "texts": st.sampled_from(["", "a", "b", "aa", "ab", "longer", None]),

@@ -1,1 +1,0 @@
-"""Translate the logical plan to the time-centric IR."""
