@@ -31,5 +31,5 @@ def test_rows_selected_near_the_top_are_those_of_a_whole_sort(values, window, k,
     query = pk.from_arrow(table, time="ts").window(window).top_k(k, by="v", ties=ties)
     found = query.collect()
     monkeypatch.setattr(stage, "RANKED_ROWS", 1 << 40)
-    assert found.equals(query.collect())
+    assert found.drop("v").equals(query.collect().drop("v"))  # NaN is not equal to itself
     assert found.num_rows >= k
