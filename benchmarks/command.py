@@ -137,3 +137,19 @@ def turns(
 
     chosen = tuple(questions.split(",")) if questions else tuple(QUESTIONS)
     run_command(TurnsRequest(baseline, chosen, rows, threads, rounds, laps))
+
+
+@app.command()
+def nexmark(
+    events: Annotated[int, typer.Option(min=1, help="Events of all three streams.")] = 5_000_000,
+    queries: Annotated[str, typer.Option(help="Queries, e.g. q5,q8; all if empty.")] = "",
+    threads: Annotated[int, typer.Option(min=1, help="Threads; Flink's parallelism.")] = 2,
+    repeat: Annotated[int, typer.Option(min=3, help="Rounds, in turns; the best counts.")] = 3,
+    peers: Annotated[str, typer.Option(help="Of duckdb, flink and spark; all if empty.")] = "duckdb",
+    json: Annotated[Path | None, typer.Option(help="Save the run as JSON.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the events.")] = False,
+) -> None:
+    """Nexmark q1, q2, q5, q7, q8 in Python and SQL, at rest, live and on Spark: DuckDB, Flink, Spark SQL."""
+    from benchmarks.nexmark.command import NexmarkRequest, run_nexmark  # noqa: PLC0415 - --help stays quick
+
+    run_nexmark(NexmarkRequest(events, queries, threads, repeat, peers, quick, json))
