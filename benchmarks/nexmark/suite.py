@@ -28,7 +28,7 @@ LIVE = "Penstock live, sql, 100,000 rows a push"
 MEAN, LEAST = 10.0, 3.0
 """What is wanted of events a second against Flink: the geometric mean of the queries, and each."""
 SLICE = 200_000
-"""Events over which answers are compared with Flink's: it gives them as text."""
+"""Events over which answers are compared with Flink's, which gives them as text; one a millisecond, the unit of its times."""
 FEW = 10
 """Queries without bids get so many times the events: bids are 46 of 50."""
 
@@ -151,7 +151,7 @@ def flink_outcomes(
 
 def agrees_with_flink(query: Query, threads: int, flink: Flink) -> bool:
     """Compare answers over a slice of events; Flink's times are milliseconds."""
-    events = generate(Nexmark(SLICE, rate=2_000), query.streams)
+    events = generate(Nexmark(SLICE, rate=1_000), query.streams)
     theirs = flink.answer(query, events, threads)
     ours = query.answer(query.declared("sql").collect(**events)).cast(theirs.schema, safe=False)
     return agree(normalise(ours), normalise(theirs))
