@@ -173,7 +173,7 @@ def state_obstacle(body: Body, program: Program) -> str | None:
             if isinstance(body, Lookback)
             else _window_obstacle(body.domain, bool(body.keys))
         )
-        or _key_obstacle([type_of(key.expr, schema) for key in body.keys])
+        or key_obstacle([type_of(key.expr, schema) for key in body.keys])
         or reductions_obstacle(body.reductions, schema)
     )
 
@@ -202,7 +202,8 @@ def _span_obstacle(spans: Sequence[LookBack]) -> str | None:
     return "a delayed look-back reads rows in two places" if spans[0].delay else None
 
 
-def _key_obstacle(types: list[pa.DataType]) -> str | None:
+def key_obstacle(types: Sequence[pa.DataType]) -> str | None:
+    """Return why keys have no number of their own; None if a hash table of words holds them."""
     other = next((dtype for dtype in types if machine_type(dtype) is None and not _has_codes(dtype)), None)
     return None if other is None else f"a key of type {other} has no word of 64 bits"
 

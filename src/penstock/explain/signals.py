@@ -11,7 +11,8 @@ from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.scope import MARGIN
 from penstock.loop.interpret import Interpreted
 from penstock.loop.nodes import Kernel
-from penstock.operators.signals.build import SignalProgram, retention
+from penstock.operators.signals.build import SignalProgram
+from penstock.operators.signals.build_readers import retention
 from penstock.operators.signals.positional.kernels import dense
 from penstock.physical import nodes as ph
 from penstock.runtime.engine import Engine

@@ -318,9 +318,11 @@ class _Builder:
         algorithms = tuple(tuple(reduction.algorithm for reduction in several) for several in chosen)
         off = POSITIONAL_SIGNALS in self.settings.off
         obstacle = "switched off" if off else why_not(body.program, inputs)
-        op = ph.Signals(body.program, "change-to-change" if obstacle else "positional", algorithms)
+        held = choose_signals.held(body.program, obstacle, self.settings.aggregator, self.mode)
+        how: Literal["positional", "change-to-change"] = "change-to-change" if obstacle else "positional"
+        op = ph.Signals(body.program, how, algorithms, held.taken)  # type: ignore[arg-type]
         made = choose_signals.evaluation(body.program, obstacle, chosen)
-        return _node(this, body.sources, op, ph.OldestOpenWindow(), made)
+        return _node(this, body.sources, op, ph.OldestOpenWindow(), (*made, held) if obstacle else made)
 
 
 # --- nodes ----------------------------------------------------------------------------------------------

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from penstock.analysis.panes import ReductionFacts
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from penstock.analysis.panes import ReductionFacts, key_obstacle, reductions_obstacle
 from penstock.expr import nodes as ex
 from penstock.expr.aggregates import AGGREGATES
 from penstock.ir import nodes as ir
 from penstock.ir.signals import nodes as temporal
+from penstock.ir.signals.scope import NO_END, is_lenient
+from penstock.loop.machine import machine_type
 from penstock.physical import nodes as ph
 from penstock.physical.choose_algorithm import AlgorithmChoice, over_samples
+from penstock.physical.choose_states import ROWS, STATES
 
 
 def reductions_of(this: temporal.Object) -> tuple[temporal.WindowReduction, ...]:
@@ -37,6 +44,73 @@ def algorithms(program: temporal.Program, force: str | None) -> tuple[tuple[Algo
 def _chosen(over: temporal.WindowReduction, program: temporal.Program, force: str | None) -> AlgorithmChoice:
     reduction = ir.Reduction(over.function, over.args, over.where, over.options)
     return over_samples(ReductionFacts(reduction, program[over.source].schema), force)
+
+
+def held(program: temporal.Program, obstacle: str | None, aggregator: str | None, mode: ph.Mode) -> ph.Choice:
+    """Choose what a signal keeps between pushes: states per key, or the samples that values are computed from anew.
+
+    `obstacle` says why the program is not evaluated by position.
+    """
+    found = "regular time is evaluated by position" if obstacle is None else None
+    if mode == "bounded":
+        found = found or "data at rest comes in one push: samples are sorted by key once"
+    if aggregator is not None:
+        found = found or f"{aggregator} was asked for, which reduces samples"
+    found = found or event_obstacle(program)
+    if found is not None:
+        reason = "each push computes values from all samples that they depend on"
+        return ph.Choice("held", ROWS, reason, (ph.Rejected(STATES, found),))
+    reason = "values change from event to event: a push costs its samples and the events that pass"
+    return ph.Choice("held", STATES, reason, (ph.Rejected(ROWS, "each push would read every sample held"),))
+
+
+def event_obstacle(program: temporal.Program) -> str | None:
+    """Return why a program is not evaluated from event to event; None if it is one expression over samples in order."""
+    *others, output = program.objects
+    if program.pieces:
+        return "intervals end at marks, too"
+    if output.name != program.output or not isinstance(output.body, temporal.Expression):
+        return "the output is not an expression"
+    if not all(isinstance(obj.body, temporal.Sampled) for obj in others):
+        return "the output is an expression over other expressions"
+    schemas = {obj.name: obj.schema for obj in program.objects}
+    if is_lenient(output.body, schemas):
+        return "the output has a value where its inputs have none"
+    found = (_sample_obstacle(obj) for obj in others)
+    return (
+        key_obstacle(list(program.keys.types))
+        or next((obstacle for obstacle in found if obstacle), None)
+        or _value_obstacle(output)
+        or _span_obstacle(output.body, schemas)
+    )
+
+
+def _sample_obstacle(this: temporal.Object) -> str | None:
+    assert isinstance(this.body, temporal.Sampled)
+    if this.body.hold.until is not None:
+        return "samples end at times of their own"
+    if this.body.hold.resolve is not None:
+        return "samples of one time are combined"
+    return _value_obstacle(this)
+
+
+def _value_obstacle(this: temporal.Object) -> str | None:
+    other = next((dtype for dtype in this.schema.types if machine_type(dtype) is None), None)
+    return None if other is None else f"values of type {other} are not machine numbers"
+
+
+def _span_obstacle(body: temporal.Expression, schemas: Mapping[str, pa.Schema]) -> str | None:
+    for over in body.reductions:
+        match over.span:
+            case temporal.Last():
+                return "a span is a number of samples"
+            case temporal.Rolling(size=size) if size >= NO_END:
+                return "a span never ends"
+        reduction = ir.Reduction(over.function, over.args, over.where, over.options)
+        obstacle = reductions_obstacle([reduction], schemas[over.source])
+        if obstacle is not None:
+            return obstacle
+    return None if body.reductions or body.accesses else "the output reads no samples"
 
 
 def evaluation(

@@ -208,6 +208,7 @@ class Signals:
     program: SignalProgram
     evaluation: Literal["positional", "change-to-change"]
     algorithms: tuple[tuple[str, ...], ...] = ()
+    held: Held = "rows"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -125,8 +125,12 @@ class KeyedTable:
     def _named(self, states: tuple[str, ...]) -> Iterator[tuple[str, Type]]:
         """The parameters of states, and their types."""
         for hint in states:
-            for place, type in enumerate(self.program.states):
+            for place, type in enumerate(self._types(hint)):
                 yield numbered(hint, place), type
+
+    def _types(self, hint: str) -> tuple[Type, ...]:
+        """The types of the cells whose parameters are declared under a hint."""
+        return self.program.states
 
     def grow_keys(self) -> None:
         self.directory.grow()
@@ -161,7 +165,7 @@ class KeyedTable:
         self, batch: pa.RecordBatch, variant: str, given: Mapping[str, object], row_results: bool = False
     ) -> Iterator[CompletedStates]:
         """Process the rows of a batch; yield the results, a limited number at a time, or one for each row at once."""
-        self._nullable |= {name for name in self.program.columns if batch.column(name).null_count}
+        self._nullable |= {name for name in self._columns(batch) if batch.column(name).null_count}
         kernel = self.program.kernel(self._nullable, variant)
         columns = BatchArguments(batch, self.directory.interners)
         row, head = 0, self.directory.head
@@ -188,6 +192,10 @@ class KeyedTable:
             self._make_room(int(status))
         if self._room > MOST_RESULTS:  # one large batch; those that follow may be small
             self._room, self._outputs = FEWEST_RESULTS, {}
+
+    def _columns(self, batch: pa.RecordBatch) -> Sequence[str]:
+        """The columns of a batch that kernels read."""
+        return self.program.columns
 
     def _make_room(self, status: int) -> None:
         match status:

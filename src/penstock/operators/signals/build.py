@@ -12,10 +12,11 @@ from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.sorted_partitions.build import indexer, partitioner, sorter
 from penstock.algorithms.sorted_partitions.frames import Frames
 from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
+from penstock.algorithms.sorted_partitions.rows_ahead import RowsAhead
 from penstock.expr import nodes as ex
 from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.nodes import at
-from penstock.ir.signals.scope import NO_END, is_lenient, lag, reach, reduced_type, scope
+from penstock.ir.signals.scope import is_lenient, lag, reduced_type, scope
 from penstock.loop.abi import Binding
 from penstock.loop.machine import machine_type
 from penstock.loop.nodes import Kernel
@@ -23,11 +24,14 @@ from penstock.operators.rows.build import CompiledRows
 from penstock.operators.rows.stage import RowsStage
 from penstock.operators.signals.accesses import Reading, SignalAccess, SpanReading
 from penstock.operators.signals.build_interleave import interleaver
-from penstock.operators.signals.build_readers import is_accessed, is_reduced_alone
+from penstock.operators.signals.build_readers import is_accessed, is_reduced_alone, retention
 from penstock.operators.signals.build_reductions import Reduce, SampleReductions, span_reading
 from penstock.operators.signals.feedback import FeedbackStep
 from penstock.operators.signals.fused.build import fused_expression
 from penstock.operators.signals.fused.driver import CHANGES, INSTANTS, SAMPLES
+from penstock.operators.signals.incremental.build import TrackRows, event_program
+from penstock.operators.signals.incremental.samples import Arrivals
+from penstock.operators.signals.incremental.stage import EVENTS, IncrementalSignals
 from penstock.operators.signals.kernels.feedback import FeedbackSpec, build_feedback
 from penstock.operators.signals.kernels.runs import runs
 from penstock.operators.signals.kernels.sample_at import locate
@@ -43,12 +47,12 @@ from penstock.operators.signals.objects import (
     ResampleStep,
 )
 from penstock.operators.signals.positional.build import positional
-from penstock.operators.signals.retention import Retention
 from penstock.operators.signals.sampling import Sampling, stored
 from penstock.operators.signals.stage import IntervalLayout, SignalStage, Taker
 from penstock.passes.fuse_signals import COUNTS_NONE
 from penstock.physical import nodes as ph
 from penstock.physical.choose_signals import reductions_of
+from penstock.physical.choose_states import STATES
 from penstock.physical.split_results import read_from_columns
 from penstock.runtime.buffers import numpy_type
 from penstock.runtime.kernels import Call
@@ -64,10 +68,10 @@ def signals(
     op: ph.Signals, node: ph.Node, sources: Sequence[ph.Node], kernel_factory: KernelFactory
 ) -> Callable[[Context], Stage]:
     """Return the constructor of a `Signals` stage. The positional one hands over if time has gaps or rows are few."""
-    by_changes = SignalProgram(op, node, sources, kernel_factory).stage
+    made = SignalProgram(op, node, sources, kernel_factory)
     if op.evaluation == "change-to-change":
-        return by_changes
-    return positional(op, node, sources, kernel_factory, by_changes)
+        return made.stage
+    return positional(op, node, sources, kernel_factory, made.over_samples)
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,11 @@ class SignalProgram:
     def program(self) -> temporal.Program:
         return self.op.program
 
-    def stage(self, context: Context) -> SignalStage:
+    def stage(self, context: Context) -> SignalStage | IncrementalSignals:
+        return self._incremental(context.metrics) if self.op.held == STATES else self.over_samples(context)
+
+    def over_samples(self, context: Context) -> SignalStage:
+        """Compute values from all samples that they depend on."""
         program, threads = self.program, context.engine.workers
         return SignalStage(
             [self._taker(obj, threads) for obj in program.objects if _samples(obj)],
@@ -97,6 +105,29 @@ class SignalProgram:
             sorter(self.kernel_factory),
             self._made(runs),
             interleaver(self.kernel_factory, threads),
+        )
+
+    def _incremental(self, metrics: Metrics) -> IncrementalSignals:
+        """Go from event to event, with states per key."""
+        tracks, arrivals = [], []
+        for this in self.program.objects:
+            if isinstance(this.body, temporal.Sampled):
+                port, rows, schema, time = self._rows_of_samples(this, this.body)
+                values = tuple(map(stored, this.schema.names))
+                ahead = RowsAhead(schema, sorter(self.kernel_factory))
+                tracks.append(TrackRows(this, schema, time))
+                arrivals.append(Arrivals(port, RowsStage(rows, Metrics(), 0), schema, time, values, ahead))
+        layout = self._layout()
+        body = self.program[self.program.output].body
+        assert isinstance(body, temporal.Expression)
+        events = event_program(
+            self.node.id, self.program, tracks, self._accesses(body), layout.ends, self.kernel_factory
+        )
+        if self.showing:
+            events.kernel(frozenset(), EVENTS)
+        times = [source.clock for source in self.sources]
+        return IncrementalSignals(
+            events, arrivals, events.moves, layout, times, metrics, sorter(self.kernel_factory)
         )
 
     def _algorithms(self, this: temporal.Object) -> tuple[str, ...]:
@@ -120,9 +151,17 @@ class SignalProgram:
     # -- samples -------------------------------------------------------------------------------------
 
     def _taker(self, this: temporal.Object, threads: int) -> Taker:
-        """Compute the columns of samples beside their keys, their time, and the end they may carry."""
         body = this.body
         assert isinstance(body, temporal.Sampled)
+        port, rows, schema, time = self._rows_of_samples(this, body)
+        return Taker(
+            this.name, port, RowsStage(rows, Metrics(), 0), schema, time, self._sampling(this, body, threads)
+        )
+
+    def _rows_of_samples(
+        self, this: temporal.Object, body: temporal.Sampled
+    ) -> tuple[int, CompiledRows, pa.Schema, Time]:
+        """Compute the columns of samples beside their keys, their time, and the end they may carry."""
         port = int(body.input)
         source = self.sources[port]
         given = [*body.keys, source.clock.column, *([body.hold.until] if body.hold.until else [])]
@@ -134,9 +173,7 @@ class SignalProgram:
         time = source.clock.stored
         op = ph.Rows((), fields)
         rows = CompiledRows(op, source.schema, source.clock, schema, self.kernel_factory)
-        return Taker(
-            this.name, port, RowsStage(rows, Metrics(), 0), schema, time, self._sampling(this, body, threads)
-        )
+        return port, rows, schema, time
 
     def _sampling(self, this: temporal.Object, body: temporal.Sampled, threads: int) -> Sampling:
         hold = body.hold
@@ -361,35 +398,3 @@ def reduced_name(place: int) -> str:
 
 def _samples(this: temporal.Object) -> bool:
     return isinstance(this.body, temporal.Sampled)
-
-
-def retention(program: temporal.Program) -> Retention:
-    """Tell how far back the points of a program reach."""
-    samples, levels, sequential, forgets = 1, 1, False, True
-    schemas = {obj.name: obj.schema for obj in program.objects}
-    for obj in program.objects:
-        match obj.body:
-            case temporal.Expression(reductions=reductions) | temporal.Feedback(reductions=reductions):
-                for over in reductions:
-                    match over.span:
-                        case temporal.Last(rows=rows):
-                            # How many rows make so many samples can be told of an input only.
-                            sequential |= not isinstance(program[over.source].body, temporal.Sampled)
-                            # One alone is taken for what holds, which may be nothing: of two, only samples count.
-                            samples = max(samples, rows, 2)
-                        case temporal.Rolling(size=size):
-                            sequential |= size >= NO_END
-            case temporal.Resample(method=method, max_gap=gap):
-                levels, forgets = levels + 1, forgets and (method == "last" or gap is not None)
-            case temporal.SampleAndHold():
-                # What it holds is known from an old sample; of the output, from its open interval.
-                levels, forgets = levels + 1, forgets and obj.name == program.output
-            case temporal.Chop():
-                levels += 1
-        if isinstance(obj.body, temporal.Feedback):
-            samples, levels = max([samples, *(own.back + 1 for own in obj.body.own)]), levels + 1
-            forgets = False
-        # What has a value of its own has it for as long as its key is known.
-        forgets &= not (isinstance(obj.body, temporal.Expression) and is_lenient(obj.body, schemas))
-    forgets &= samples == 1 and not sequential
-    return Retention(reach(program), samples, levels, sequential, forgets)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from penstock.ir.signals import nodes as temporal
-from penstock.ir.signals.scope import is_lenient
+from penstock.ir.signals.scope import NO_END, is_lenient, reach
+from penstock.operators.signals.retention import Retention
 
 
 def is_reduced_alone(name: str, program: temporal.Program) -> bool:
@@ -39,3 +40,35 @@ def is_accessed(name: str, program: temporal.Program) -> bool:
             case body if name in temporal.sources_of(body):
                 return True
     return False
+
+
+def retention(program: temporal.Program) -> Retention:
+    """Tell how far back the points of a program reach."""
+    samples, levels, sequential, forgets = 1, 1, False, True
+    schemas = {obj.name: obj.schema for obj in program.objects}
+    for obj in program.objects:
+        match obj.body:
+            case temporal.Expression(reductions=reductions) | temporal.Feedback(reductions=reductions):
+                for over in reductions:
+                    match over.span:
+                        case temporal.Last(rows=rows):
+                            # How many rows make so many samples can be told of an input only.
+                            sequential |= not isinstance(program[over.source].body, temporal.Sampled)
+                            # One alone is taken for what holds, which may be nothing: of two, only samples count.
+                            samples = max(samples, rows, 2)
+                        case temporal.Rolling(size=size):
+                            sequential |= size >= NO_END
+            case temporal.Resample(method=method, max_gap=gap):
+                levels, forgets = levels + 1, forgets and (method == "last" or gap is not None)
+            case temporal.SampleAndHold():
+                # What it holds is known from an old sample; of the output, from its open interval.
+                levels, forgets = levels + 1, forgets and obj.name == program.output
+            case temporal.Chop():
+                levels += 1
+        if isinstance(obj.body, temporal.Feedback):
+            samples, levels = max([samples, *(own.back + 1 for own in obj.body.own)]), levels + 1
+            forgets = False
+        # What has a value of its own has it for as long as its key is known.
+        forgets &= not (isinstance(obj.body, temporal.Expression) and is_lenient(obj.body, schemas))
+    forgets &= samples == 1 and not sequential
+    return Retention(reach(program), samples, levels, sequential, forgets)

@@ -134,21 +134,25 @@ def interval_batch(
     if (runs.start[1:] < runs.start[:-1]).any():
         runs = runs.chosen(sorter.order(runs.start))  # stable: runs are in order of partition
     of_partitions = [taken(key, runs.partition) for key in keys]
-    return _batch(runs.start, runs.end, [*of_partitions, *runs.columns.values()], schema)
+    return batch_of_runs(runs.start, runs.end, [*of_partitions, *runs.columns.values()], schema)
 
 
 def merged_batch(merged: InterleavedRuns, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch of runs that are already in order."""
-    return _batch(merged.start, merged.end, [*merged.keys, *merged.values], schema)
+    return batch_of_runs(merged.start, merged.end, [*merged.keys, *merged.values], schema)
 
 
-def _batch(start: np.ndarray, end: np.ndarray, rest: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
-    moments = [_moments(start, None, schema.field(0).type)]
+def batch_of_runs(
+    start: np.ndarray, end: np.ndarray, rest: Sequence[pa.Array], schema: pa.Schema
+) -> pa.RecordBatch:
+    """Return runs with their keys and values as rows; a schema without ends leaves them out."""
+    moments = [moments_of(start, None, schema.field(0).type)]
     if len(schema) > 1 + len(rest):
-        moments.append(_moments(end, end != END_OF_TIME, schema.field(1).type))
+        moments.append(moments_of(end, end != END_OF_TIME, schema.field(1).type))
     return pa.RecordBatch.from_arrays([*moments, *rest], schema=schema)
 
 
-def _moments(ticks: np.ndarray, there: np.ndarray | None, dtype: pa.DataType) -> pa.Array:
+def moments_of(ticks: np.ndarray, there: np.ndarray | None, dtype: pa.DataType) -> pa.Array:
+    """Return ticks as a column of times."""
     kind = "u" if pa.types.is_unsigned_integer(dtype) else "i"
     return to_arrow(ticks.astype(f"{kind}{dtype.bit_width // 8}", copy=False), there, dtype)

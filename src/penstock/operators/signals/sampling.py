@@ -23,6 +23,7 @@ OVERLAP = (
     "say which counts with resolve=, such as resolve='last' or resolve='sum'"
 )
 FARTHEST = 1 << 61  # farther times leave no room for shifts
+TOO_FAR = "a time of a signal lies so far off that it cannot be moved within 64 bits; filter such rows out"
 
 
 def stored(name: str) -> str:
@@ -66,9 +67,7 @@ class Sampling:
             partition_by_partition.order,
         )
         if _farthest(bounds, times) > FARTHEST:
-            raise OverflowError(
-                "a time of a signal lies so far off that it cannot be moved within 64 bits; filter such rows out"
-            )
+            raise OverflowError(TOO_FAR)
         columns = {name: partition_by_partition.columns[stored(name)] for name in self.values}
         final = np.full(partitions, max(until, BEGINNING), np.int64)
         if self.until is not None:

@@ -93,6 +93,19 @@ class IntervalLayout:
     ends: bool
 
 
+def late_rows_dropped(
+    timed_batch: TimedBatch, port: int, time: Time, marks: Sequence[int], metrics: Metrics
+) -> TimedBatch:
+    """Drop and count late rows: those before the smallest watermark of all inputs."""
+
+    def late(arrival_watermarks: np.ndarray) -> np.ndarray:
+        others = min((mark for other, mark in enumerate(marks) if other != port), default=END_OF_TIME)
+        times = ticks_of(timed_batch.batch.column(time.column), time.shift)
+        return np.asarray(times < np.minimum(arrival_watermarks, others))
+
+    return on_time(timed_batch, metrics, late)
+
+
 @dataclass
 class SignalStage:
     """Holds samples and open intervals; emits the intervals that have ended.
@@ -127,7 +140,7 @@ class SignalStage:
 
     def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
         for timed_batch in timed_batches:
-            timely = self._on_time(port, timed_batch)
+            timely = late_rows_dropped(timed_batch, port, self.times[port], self.marks, self.metrics)
             if timely.batch.num_rows:
                 for taker in self.takers:
                     if taker.port == port:
@@ -142,19 +155,6 @@ class SignalStage:
         self.watermark = now
         batch = self._emit()
         return ([TimedBatch(batch, counted=True)] if batch.num_rows else []), self._ahead()
-
-    def _on_time(self, port: int, timed_batch: TimedBatch) -> TimedBatch:
-        """Drop and count late rows: those before the smallest watermark of all inputs."""
-        time = self.times[port]
-
-        def late(arrival_watermarks: np.ndarray) -> np.ndarray:
-            others = min(
-                (mark for other, mark in enumerate(self.marks) if other != port), default=END_OF_TIME
-            )
-            times = ticks_of(timed_batch.batch.column(time.column), time.shift)
-            return np.asarray(times < np.minimum(arrival_watermarks, others))
-
-        return on_time(timed_batch, self.metrics, late)
 
     # -- evaluation ----------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pk
+from penstock.operators.signals.incremental.stage import IncrementalSignals
 from penstock.operators.signals.stage import SignalStage
 
 EVENTS = pk.stream("events", {"t": "int64", "k": "int64", "v": "float64"}, time="t")
@@ -95,17 +96,25 @@ def come_and_gone(turn: int, *, end: bool = False) -> pa.RecordBatch:
 def test_keys_that_hold_nothing_are_forgotten(which):
     sizes, held = [], []
     with FORGETTING[which].open() as live:
-        (stage,) = (stage for stage in live._session._stages.values() if isinstance(stage, SignalStage))
+        kinds = SignalStage | IncrementalSignals
+        (stage,) = (each for each in live._session._stages.values() if isinstance(each, kinds))
         for turn in range(24):
             live.push(come_and_gone(turn))
             if which == "ended by a null":
                 live.push(come_and_gone(turn, end=True))
             sizes.append(len(live.state().to_bytes()))
-            held.append((len(stage.keys), len(stage.emitted), *(len(taker.rows) for taker in stage.takers)))
+            held.append(held_by(stage))
     # Later keys have longer names.
     assert max(sizes[12:]) <= 1.05 * max(sizes[4:12])
-    assert max(max(value) for value in held) <= 4 * PER_BATCH
+    assert max(max(each) for each in held) <= (4 if isinstance(stage, SignalStage) else 6) * PER_BATCH
     assert max(map(sum, held[12:])) <= 1.05 * max(map(sum, held[4:12]))
+
+
+def held_by(stage: SignalStage | IncrementalSignals) -> tuple[int, ...]:
+    """The numbers of keys and of rows that a stage holds."""
+    if isinstance(stage, IncrementalSignals):
+        return len(stage.table.directory), *(store.capacity for store in stage.stores)
+    return len(stage.keys), len(stage.emitted), *(len(taker.rows) for taker in stage.takers)
 
 
 REMEMBERING = {

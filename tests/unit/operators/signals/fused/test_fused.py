@@ -153,4 +153,5 @@ def test_a_run_in_batches_gives_the_same_intervals() -> None:
 
 def test_the_kernel_is_shown() -> None:
     signal = SIGNALS["trend"](pk.from_arrow(irregular(10, 2), time="t").signal("v", by="k"))
-    assert "changes" in signal.explain(stage="loop")
+    assert "signal_events" in signal.explain(stage="loop")
+    assert "changes" in signal.rolling(pk.rows(3)).mean().explain(stage="loop")
