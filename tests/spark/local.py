@@ -19,6 +19,7 @@ from penstock.api.execute import bind_all
 from penstock.physical.choose_strategy import STRATEGIES
 from penstock.spark.frame import Wiring, packed_tables
 from penstock.spark.planning import planned
+from penstock.spark.task_memory import UNBOUNDED, TaskMemory
 
 
 @dataclass(frozen=True)
@@ -58,19 +59,24 @@ class LocalSpark:
         return LocalFrame(numbers, self.seed)
 
 
-def run_locally(query: pk.Stream, strategy: str | None, tasks: int, seed: int = 0) -> pa.Table:
+def run_locally(
+    query: pk.Stream, strategy: str | None, tasks: int, seed: int = 0, memory: TaskMemory = UNBOUNDED
+) -> pa.Table:
     """Run a query over files as Spark would."""
     physical = planned(query.compiled(), bind_all(query, None, {}), strategy, tasks)
-    frame: Any = Wiring(LocalSpark(seed), physical, None, packed_tables(query)).frame()  # type: ignore[arg-type]
+    tables = packed_tables(query)
+    frame: Any = Wiring(LocalSpark(seed), physical, None, tables, {}, memory).frame()  # type: ignore[arg-type]
     return pa.Table.from_batches(frame.batches, query.schema)
 
 
-def every_strategy(query: pk.Stream, tasks: int, seed: int = 0) -> dict[str, pa.Table]:
+def every_strategy(
+    query: pk.Stream, tasks: int, seed: int = 0, memory: TaskMemory = UNBOUNDED
+) -> dict[str, pa.Table]:
     """Run a query in every strategy that it allows."""
     found: dict[str, pa.Table] = {}
     for strategy in STRATEGIES:
         try:
-            found[strategy] = run_locally(query, strategy, tasks, seed)
+            found[strategy] = run_locally(query, strategy, tasks, seed, memory)
         except pk.EngineError:
             continue
     return found

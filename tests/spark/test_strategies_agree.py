@@ -12,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import penstock as pk
+from penstock.spark.task_memory import UNBOUNDED, TaskMemory
 from tests.oracle.build import build_over
 from tests.oracle.effort import effort
 from tests.oracle.engines import assert_answer, expected_rows
@@ -42,9 +43,10 @@ def has_seconds(table: pa.Table) -> bool:
     rows=st.integers(1, 7),
     tasks=st.integers(1, 4),
     seed=st.integers(0, 99),
+    limit=st.sampled_from([UNBOUNDED.limit, 100]),
 )
 def test_generated_queries_have_one_answer_in_every_strategy(
-    case: Case, files: int, rows: int, tasks: int, seed: int
+    case: Case, files: int, rows: int, tasks: int, seed: int, limit: int
 ) -> None:
     assume(not any(has_seconds(dataset.table) for dataset in case.datasets))
     expected = expected_rows(case)
@@ -54,7 +56,7 @@ def test_generated_queries_have_one_answer_in_every_strategy(
             dataset.name: written(dataset, Path(folder, dataset.name), files, rows)
             for dataset in case.datasets
         }
-        results = every_strategy(build_over(case.query, made), tasks, seed)
+        results = every_strategy(build_over(case.query, made), tasks, seed, TaskMemory(limit))
     assert "one" in results
     for strategy, result in results.items():
         assert_answer(expected or [], result, strategy, ordered=False)

@@ -35,6 +35,7 @@ from penstock.spark.streaming.frame import Topology, is_streaming, needs_shards,
 from penstock.spark.streaming.late_and_malformed import refuse_quarantine
 from penstock.spark.streaming.topology import explained
 from penstock.spark.streaming.update_mode import APPEND, require_mode
+from penstock.spark.task_memory import UNBOUNDED, TaskMemory, task_memory
 from penstock.spark.tasks import (
     Assemble,
     FoldTask,
@@ -63,6 +64,7 @@ def to_spark(
     strategy: str | None,
     tasks: int | None,
     output_mode: str = APPEND,
+    memory: object = None,
 ) -> DataFrame:
     """Return the result of a query as a DataFrame. Nothing runs before a Spark action, but for one small job per session."""
     if not hasattr(spark, "createDataFrame"):
@@ -86,7 +88,8 @@ def to_spark(
     accesses = {
         name: access for name, access in accesses_of(spark, stream.plan, bound).items() if access.given
     }
-    return Wiring(spark, physical, zone_of(spark), packed_tables(stream), accesses).frame()
+    limit = task_memory(spark, memory)
+    return Wiring(spark, physical, zone_of(spark), packed_tables(stream), accesses, limit).frame()
 
 
 def explain(stream: Stream, tasks: int = 2) -> str:
@@ -177,6 +180,7 @@ class Wiring:
     zone: str | None
     tables: Named = ()
     accesses: Accesses = field(default_factory=dict)
+    memory: TaskMemory = UNBOUNDED
 
     def frame(self) -> DataFrame:
         match self.physical.choice.strategy:
@@ -201,7 +205,7 @@ class Wiring:
 
     def _query(self, plan: Plan | None = None) -> Query:
         objects = shipped(self.compiled.plan) if plan is None else ()
-        return Query.of(plan or self.compiled.plan, objects, self.tables)
+        return Query.of(plan or self.compiled.plan, objects, self.tables, self.memory)
 
     def _alone(self) -> DataFrame:
         """Run the whole query in each task, without a shuffle."""
@@ -257,7 +261,7 @@ class Wiring:
         schema = pa.schema([bound.schema.field(name) for name in columns])
         ordered = rows.sortWithinPartitions(*spark_order(ranked(source.time.column, source.sequence, schema)))
         return ordered.mapInArrow(
-            OverFrame(RunTask(self._query(), self.zone), stream, ordered=True), self.schema
+            OverFrame(RunTask(self._query(), self.zone, ordered=True), stream, ordered=True), self.schema
         )
 
     def _produced(self, work: Any, schema: Any) -> DataFrame:

@@ -8,10 +8,14 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.analysis.slice_boundaries import Carry, Counts, Sessions
 from penstock.compile import Compiled
 from penstock.errors import EngineError
 from penstock.physical.choose_strategy import (
+    FRAGMENTS,
+    KEYS,
     ONE,
     SLICES,
     DataFacts,
@@ -21,8 +25,10 @@ from penstock.physical.choose_strategy import (
     choose,
     possible,
 )
+from penstock.physical.memory_need import holders
 from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of
+from penstock.runtime.memory.budget import size_of
 from penstock.sources.bound import Bound
 from penstock.sources.fragment import Fragment
 from penstock.spark.bound import BoundDataFrame
@@ -31,12 +37,14 @@ from penstock.spark.slices import (
     Part,
     Piece,
     even_parts,
+    in_turn,
     joined_part,
     longest,
     read_again,
     time_known,
     time_slices,
 )
+from penstock.spark.task_memory import UNBOUNDED, TaskMemory, TaskNeed, task_need
 from penstock.storage.uri import absolute
 
 # A Spark task costs about 40 ms. Below this number of rows another task does not pay off.
@@ -64,8 +72,30 @@ class Physical:
         rows = sum(piece.fragment.rows or 0 for piece in self.pieces)
         return max(self.tasks, -(-rows // MOST_ROWS_PER_SHARD))
 
+    def need(self, memory: TaskMemory) -> TaskNeed | None:
+        """Predict the memory of the largest task; None if the number of rows is not known."""
+        if self.frames or any(piece.fragment.rows is None for piece in self.pieces):
+            return None
+        rows = sum(piece.fragment.rows or 0 for piece in self.pieces)
+        ordered = all(map(in_turn, self.parts)) and self.choice.strategy in (SLICES, ONE)
+        rows = longest(self.parts) if self.choice.strategy != KEYS else -(-rows // self.shards)
+        schema = pa.schema([field for inputs in self.compiled.inputs.values() for field in inputs])
+        needs = holders(self.compiled.physical("bounded")) if self.choice.strategy != FRAGMENTS else ()
+        return task_need(needs, rows, schema, memory, ordered)
+
     def __str__(self) -> str:
-        return "\n".join([f"strategy: {self.choice.strategy}; {self.choice.reason}", *self._reading()])
+        return self.described(UNBOUNDED)
+
+    def described(self, memory: TaskMemory) -> str:
+        """Describe the strategy with its reason, the tasks, and what one of them needs."""
+        need = self.need(memory)
+        needs = (
+            []
+            if need is None
+            else [f"memory: {need}; its budget is {size_of(memory.limit)} ({memory.origin})"]
+        )
+        head = f"strategy: {self.choice.strategy}; {self.choice.reason}"
+        return "\n".join([head, *self._reading(), *needs])
 
     def _reading(self) -> list[str]:
         frames = [

@@ -16,6 +16,7 @@ from penstock.sources.fragment import Fragment, joined
 from penstock.storage.access import LOCAL, Access
 
 JOINED_ROWS = 1 << 20
+MOST_AHEAD = 1 << 22  # rows of a task that it holds without looking at its memory
 TIMES, STARTS, NUMBERS, CARRIED = "times", "starts", "numbers", "carried"
 
 
@@ -84,6 +85,34 @@ def _sliced(line: _Timeline, cuts: Sequence[int], halo: Halo) -> tuple[Part, ...
 def longest(parts: Sequence[Part]) -> int:
     """Return the row count of the largest part."""
     return max(part.rows for part in parts)
+
+
+def in_turn(part: Part) -> bool:
+    """Return whether few rows of a part are ahead of its watermark at any time, so that a task holds few.
+
+    The watermark behind a piece is the earliest time of all later pieces of its stream.
+    """
+    for stream in {piece.stream for piece in part.pieces}:
+        pieces = [piece for piece in part.pieces if piece.stream == stream and piece.fragment.rows != 0]
+        if not time_known(pieces) or _most_ahead(pieces) > MOST_AHEAD:
+            return False
+    return True
+
+
+def _most_ahead(pieces: Sequence[Piece]) -> int:
+    """Return the largest number of rows that a later piece may precede."""
+    ends = [(piece.fragment.time_max or 0, piece.fragment.rows or 0) for piece in pieces]
+    starts = [piece.fragment.time_min or 0 for piece in pieces]
+    marks = list(accumulate(reversed(starts), min))[::-1]  # the earliest time from each piece on
+    most, ahead = 0, list[tuple[int, int]]()
+    for place, end in enumerate(ends):
+        ahead = (
+            [*ahead, end]
+            if place + 1 == len(ends)
+            else [each for each in [*ahead, end] if each[0] >= marks[place + 1]]
+        )
+        most = max(most, sum(rows for _, rows in ahead))
+    return most
 
 
 def even_parts(pieces: Sequence[Piece], tasks: int) -> tuple[Part, ...]:

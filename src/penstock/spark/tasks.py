@@ -9,10 +9,10 @@ from __future__ import annotations
 import gc
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -20,16 +20,19 @@ import pyarrow as pa
 
 from penstock.compile import Compiled, compile_plan, objects_of, offer_objects
 from penstock.plan.codec import Function, decode, encode
-from penstock.plan.nodes import Plan
+from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of
+from penstock.runtime.buffers import indices
 from penstock.runtime.engine import Engine
+from penstock.runtime.memory.budgeted_session import BudgetedSession
 from penstock.runtime.session import Session
 from penstock.spark.exchange import PAYLOAD_ROWS, ShufflePayload, packed, unpacked
 from penstock.spark.order import in_order
 from penstock.spark.rows import StreamRows, rows_of_frame, rows_of_part, run_through
 from penstock.spark.skew import Hot, key_hashes_of, shares_of
 from penstock.spark.slice_boundaries import results_in, rows_within
-from penstock.spark.slices import Neighbours, Part, from_json
+from penstock.spark.slices import Neighbours, Part, from_json, in_turn
+from penstock.spark.task_memory import UNBOUNDED, TaskMemory
 from penstock.spark.types import deliverer, never_null
 from penstock.state.format import decode_table
 from penstock.state.state_table import merged, shares
@@ -48,11 +51,12 @@ class Query:
     functions: tuple[Function, ...] = ()
     objects: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     tables: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
+    memory: TaskMemory = UNBOUNDED
 
     @staticmethod
-    def of(plan: Plan, objects: Named = (), tables: Named = ()) -> Query:
+    def of(plan: Plan, objects: Named = (), tables: Named = (), memory: TaskMemory | None = None) -> Query:
         text, functions = encode(plan)
-        return Query(text, functions, objects, tables)
+        return Query(text, functions, objects, tables, memory or UNBOUNDED)
 
     def compiled(self) -> Compiled:
         return _compiled(self.text, self.functions, self.objects)
@@ -60,6 +64,12 @@ class Query:
     def open(self) -> Session:
         """Open a session over bounded input, with its tables filled."""
         session = self.compiled().open(ENGINE, bounded=True)
+        self.fill(session)
+        return session
+
+    def open_within(self) -> BudgetedSession:
+        """Open a session over bounded input that keeps to the memory of a task, with its tables filled."""
+        session = self.compiled().open_within(ENGINE, self.memory.budget())
         self.fill(session)
         return session
 
@@ -86,10 +96,14 @@ def shipped(plan: Plan) -> Named:
 
 @dataclass(frozen=True, slots=True)
 class RunTask:
-    """Run the whole query and convert results to Spark's types. For a time slice, keep only the results inside it."""
+    """Run the whole query and convert results to Spark's types. For a time slice, keep only the results inside it.
+
+    `ordered` says that rows come in time order, with watermarks.
+    """
 
     query: Query
     zone: str | None
+    ordered: bool = False
 
     @property
     def compiled(self) -> Compiled:
@@ -100,12 +114,18 @@ class RunTask:
     ) -> Iterator[pa.RecordBatch]:
         plan = self.compiled.plan
         deliver = deliverer(schema_of(plan), self.zone, never_null(plan))
-        session = self.query.open()
         chosen = results_in(part, self.compiled)
-        for batch in run_through(session, rows):
+        session = self.query.open_within()
+        if self.ordered or (part is not None and in_turn(part)):
+            session.trust_watermarks()
+        for batch in self.results(session, rows):
             yield deliver(chosen(batch))
-        for batch in session.finish():
-            yield deliver(chosen(batch))
+
+    def results(self, session: BudgetedSession, rows: Iterable[StreamRows]) -> Iterator[pa.RecordBatch]:
+        """Push rows, finish, and yield results as they become complete."""
+        yield from run_through(session, rows)
+        for batches in session.finishing():
+            yield from batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,25 +242,51 @@ class Receive:
     sorted_by_value: frozenset[str] = frozenset()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        several = {(payload.place, payload.name): payload for payload in unpacked(batches)}
-        payloads = [several[place] for place in sorted(several)]
-        if not payloads:
+        first = next(payloads := _each_once(unpacked(batches)), None)
+        if first is None:
             return
         run = RunTask(self.query, self.zone)
-        yield from run(0, self._rows(run.compiled, payloads))
+        plan = run.compiled.plan
+        deliver = deliverer(schema_of(plan), self.zone, never_null(plan))
+        session = self.query.open_within()
+        for source in sources_of(plan):
+            session.arrange(source.name, self._arrange(source))
+        yield from map(deliver, run.results(session, map(_placed, chain([first], payloads))))
 
-    def _rows(self, compiled: Compiled, payloads: Sequence[ShufflePayload]) -> Iterator[StreamRows]:
-        for source in sources_of(compiled.plan):
-            tables: Iterator[pa.Table] = (
-                payload.table for payload in payloads if payload.name == source.name
-            )
-            if source.name in self.sorted_by_value:
-                whole = list(tables)
-                tables = iter(
-                    [in_order(pa.concat_tables(whole), source.time.column, source.sequence)] if whole else []
-                )
-            for table in tables:
-                yield StreamRows(source.name, table.combine_chunks().to_batches())
+    def _arrange(self, source: Source) -> Callable[[pa.Table], pa.Table]:
+        """Return how rows of a stream are ordered: by value, or as they were sent, whatever the order of delivery."""
+        if source.name in self.sorted_by_value:
+            return lambda rows: in_order(rows.drop_columns([_PLACE]), source.time.column, source.sequence)
+        return _as_sent
+
+
+_PLACE = "place of a payload"  # a hidden column: the task and part of a row's payload
+
+
+def _each_once(payloads: Iterable[ShufflePayload]) -> Iterator[ShufflePayload]:
+    """Leave out further copies of a payload, which several shards of one task have."""
+    seen: set[tuple[int, int, str]] = set()
+    for payload in payloads:
+        place = *payload.place, payload.name
+        if place not in seen:
+            seen.add(place)
+            yield payload
+
+
+def _placed(payload: ShufflePayload) -> StreamRows:
+    """Return the rows of a payload with their place."""
+    table = payload.table.combine_chunks()
+    place = pa.array(np.full(table.num_rows, (payload.task << 32) | payload.part))
+    return StreamRows(payload.name, table.append_column(_PLACE, place).to_batches())
+
+
+def _as_sent(rows: pa.Table) -> pa.Table:
+    """Order rows by their place. Rows of one payload keep their order."""
+    places = rows.column(_PLACE).to_numpy()
+    rest = rows.drop_columns([_PLACE])
+    return (
+        rest if (places[1:] >= places[:-1]).all() else rest.take(indices(np.argsort(places, kind="stable")))
+    )
 
 
 # --- as Spark calls them ------------------------------------------------------------------------------------

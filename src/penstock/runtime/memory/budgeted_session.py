@@ -10,7 +10,7 @@ What operators hold even then is measured now and then, and refused beyond the b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -119,8 +119,14 @@ class BudgetedSession(Session):
         return self._inputs is not None
 
     def arrange(self, stream: str, change: Arrange) -> None:
-        """Order the rows of a stream by a function, which gets all rows of the times it is called with, in time order or all."""
+        """Order the rows of a stream by a function, which gets all of its rows, or all of some times in time order."""
         self._arranges[stream] = change
+        if self.memory.need is None:  # rows are gathered even if no operator holds them
+            self.memory = replace(self.memory, need=RowNeed(1.0, 0))
+
+    def trust_watermarks(self) -> None:
+        """Push rows at once: they come in time order, or nearly, so that operators hold few of them."""
+        self.memory = replace(self.memory, need=None)
 
     def fill(self, table: str, batches: Iterable[pa.RecordBatch]) -> None:
         held = tuple(batches)
@@ -203,7 +209,9 @@ class BudgetedSession(Session):
         self.pace()
         for name, batches in self._tables:
             super().fill(name, batches)
-        share = self.budget.limit // SORTED // max(len(self.memory.times), 1)
+        # Operators need more for a chunk than its own bytes, and the sort holds a few copies of it.
+        raw = sum(batch.nbytes for gathered in self._gathered for batch in gathered.batches)
+        share = int(self.budget.limit / SORTED * raw / max(self._need, 1)) // len(self.memory.times)
         self._inputs = {
             name: _Input(time, self._arranges.get(name), self.budget, share)
             for name, time in self.memory.times.items()

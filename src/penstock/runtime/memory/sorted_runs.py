@@ -19,7 +19,7 @@ from penstock.runtime.buffers import indices
 from penstock.runtime.memory.budget import Budget, no_room, spill_folder
 from penstock.runtime.stage import END_OF_TIME
 
-FAN_IN = 16  # runs that are merged at once; each has a batch in memory
+FAN_IN = 16  # runs of one level that become one of the next; each has a batch in memory
 FEWEST_ROWS_OF_RUN = 64  # of a batch of a run
 
 Times = Callable[[pa.RecordBatch], np.ndarray]
@@ -27,13 +27,14 @@ Times = Callable[[pa.RecordBatch], np.ndarray]
 
 @dataclass
 class _Head:
-    """The next rows of a run, in time order, and where the rows behind them come from."""
+    """The next rows of a run, in time order, and where the rows behind them come from. `level` counts its merges."""
 
     rows: pa.RecordBatch
     times: np.ndarray
     rest: Iterator[pa.RecordBatch]
     times_of: Times
     more: bool = True
+    level: int = 0
 
     def reach(self) -> int:
         """Return a time such that every row of the run before it is at hand."""
@@ -125,11 +126,12 @@ class SortedRuns:
         """Write the rows in memory as a run, and merge runs when there are many."""
         memory, self._memory = self._in_memory(), None
         assert memory is not None
-        self._files.append(self._written([memory.rows]))
-        if len(self._files) == FAN_IN:
-            self._files = [self._written(self._merged(self._files, END_OF_TIME))]
+        self._files.append(self._written([memory.rows], 0))
+        while len(last := self._files[-FAN_IN:]) == FAN_IN and last[0].level == last[-1].level:
+            merged = self._written(self._merged(last, END_OF_TIME), last[0].level + 1)
+            self._files[-FAN_IN:] = [merged]
 
-    def _written(self, sorted_rows: Iterable[pa.RecordBatch]) -> _Head:
+    def _written(self, sorted_rows: Iterable[pa.RecordBatch], level: int) -> _Head:
         """Write rows in time order to a file, and return its head."""
         file = self.budget.file()
         try:
@@ -145,7 +147,7 @@ class SortedRuns:
             file.close()
             raise no_room(spill_folder(os.environ), error) from None
         file.seek(0)
-        return _Head(_no_rows(self.schema), np.zeros(0, np.int64), _batches(file), self.times_of)
+        return _Head(_no_rows(self.schema), np.zeros(0, np.int64), _batches(file), self.times_of, level=level)
 
 
 def in_time_order(batches: Sequence[pa.RecordBatch], times_of: Times) -> pa.RecordBatch:
