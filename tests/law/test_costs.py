@@ -94,7 +94,8 @@ def test_a_commit_of_a_writer_makes_few_python_calls() -> None:
         for tick in range(20):
             writer["ts"][:] = tick
             writer.commit(100)
-        assert fewest_calls(writer.commit, [100] * 5) <= 30
+        live.flush()  # from now on the native loop takes commits
+        assert fewest_calls(writer.commit, [100] * 5) <= 10
 
 
 def test_pushes_that_complete_nothing_keep_no_memory() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterator
 from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from weakref import finalize
+from weakref import finalize, ref
 
 import pyarrow as pa
 
@@ -15,10 +15,14 @@ from penstock.api.arguments import shown, whole
 from penstock.api.background_worker import YIELD, BackgroundWorker, Results
 from penstock.api.late_and_malformed import seconds
 from penstock.api.live import Given, Live
+from penstock.api.native_queue import Commits, NativeQueue
 from penstock.api.row_queue import Call
 from penstock.api.saving import Savable
 from penstock.api.writer import BLOCK_ROWS, Block, Writer
+from penstock.codegen.native_ring import native_ring
 from penstock.errors import BindingError, StateError
+from penstock.runtime.metrics import measure_of
+from penstock.runtime.ring import OPEN
 from penstock.sources.malformed import Arrived
 from penstock.state.state import State
 from penstock.types.duration import Duration
@@ -53,7 +57,9 @@ class Background(Savable):
 
     def __init__(self, live: Live, max_delay: float, queue_rows: int, on_result: Results | None) -> None:
         self._live = live
-        self._worker = BackgroundWorker(live, max_delay, queue_rows, on_result)
+        self._worker = worker = BackgroundWorker(live, max_delay, queue_rows, on_result)
+        self._native = None if worker.native is None else worker.native.queue
+        live.metrics.measure = measure_of(ref(worker))
         self._blocks: dict[str, Block] = {}
         self._finished = self._interrupted = False
         # Not at exit: then `drain` waits for the worker.
@@ -73,6 +79,10 @@ class Background(Savable):
 
     def push(self, batch: Any = None, /, **batches: Any) -> None:
         """Queue rows of the only stream, or of each stream by name, as `Live.push` takes them."""
+        native = self._native
+        if native is not None and isinstance(batch, pa.RecordBatch) and not batches:  # noqa: SIM102 - it queues
+            if self._put_natively(native, batch):
+                return
         arrived = self._live.clock.now()
         admitted = self._admitted(batch, batches)
         try:
@@ -83,8 +93,34 @@ class Background(Savable):
                 self._put(admitted, arrived)
             self._worker.help()
         except KeyboardInterrupt:
-            self._interrupted = True
+            self._interrupt()
             raise
+
+    def _put_natively(self, native: NativeQueue, batch: pa.RecordBatch) -> bool:
+        """Queue a batch for the native loop; False: it has to go through the queue."""
+        worker = self._worker
+        if not native.words[OPEN]:
+            native.wanted = batch.schema
+            return False
+        try:
+            with worker.own():
+                self._check()
+                if not worker.room():
+                    worker.await_room()
+                    self._check()
+                if not native.words[OPEN] or not native.put(batch):
+                    return False
+                worker.offered_natively()
+            if native.asks:
+                worker.help()
+        except KeyboardInterrupt:
+            self._interrupt()
+            raise
+        return True
+
+    def _interrupt(self) -> None:
+        self._interrupted = True
+        self._worker.close_ring()
 
     async def push_async(self, batch: Any = None, /, **batches: Any) -> None:
         """Queue rows; while the queue is full, other coroutines run."""
@@ -134,12 +170,18 @@ class Background(Savable):
             self._check()
             if rows:
                 self._worker.await_room()
+            self._worker.close_ring()
             self._worker.queue.call(call, rows)
             self._worker.work.notify()
 
     def writer(self, capacity: int = 1024, stream: str | None = None) -> Writer:
         """Return preallocated columns of a stream to fill in place; `commit(n)` queues the first n rows."""
-        return self._live.writer_of(capacity, stream, self._commit)
+        writer = self._live.writer_of(capacity, stream, self._commit)
+        native = self._native
+        if native is not None:
+            commits = Commits(native, native_ring(), writer.schema, max(BLOCK_ROWS, capacity), self._worker)
+            writer.use(commits.commit, commits.begin)
+        return writer
 
     def _commit(
         self,
@@ -157,6 +199,7 @@ class Background(Savable):
                 self._check()
                 block = self._block(name, schema, rows)
                 block.append(rows, columns, valid)
+                worker.close_ring()
                 if self._live.is_stamped(name):
                     self._put([(name, block.batch(block.end - rows, block.end))], arrived)
                     return []
@@ -165,7 +208,7 @@ class Background(Savable):
                 worker.offered(was_empty)
             worker.help()
         except KeyboardInterrupt:
-            self._interrupted = True
+            self._interrupt()
             raise
         return []
 
@@ -198,7 +241,11 @@ class Background(Savable):
                 worker.check()
                 if worker.ended:
                     raise StopIteration
-                worker.change.wait()
+                worker.takers += 1
+                try:
+                    worker.change.wait()
+                finally:
+                    worker.takers -= 1
             return self._taken()
 
     def __aiter__(self) -> Self:

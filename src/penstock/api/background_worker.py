@@ -15,8 +15,10 @@ from weakref import WeakSet
 import pyarrow as pa
 
 from penstock.api.live import Given, Live
+from penstock.api.native_runner import native_runner
 from penstock.api.row_queue import Call, RowQueue, joined
 from penstock.errors import BindingError, StateError
+from penstock.runtime.metrics import StateSize
 
 Results = Callable[[pa.RecordBatch], object]
 Task = tuple[list[Given] | Call, dict[str, int] | None]
@@ -42,17 +44,20 @@ class BackgroundWorker:
         self.live, self.max_delay, self.queue_rows = live, max_delay, queue_rows
         self._on_result = on_result
         self.queue = RowQueue()
+        self.native = native_runner(self)
         self.results: deque[pa.RecordBatch] = deque()
         self.result_rows = 0
         # The bare lock is entered by `with`: a condition's `__enter__` has a gap in which an interrupt leaves it closed.
         self.lock = RLock()
         self.work, self.change = Condition(self.lock), Condition(self.lock)
         self.waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self.takers = 0  # threads that wait for results
         self.consumers: set[int] = set()  # threads that have taken results
         self.error: BaseException | None = None
         self.failed = self.closing = self.ended = False
         self.runner: int | None = None
-        self._idle = self._hurried = False
+        self.idle = self._hurried = False
+        self._paused = 0
         self._pid = os.getpid()
         self.thread = Thread(target=self._run, name="penstock-background", daemon=True)
         self.thread.start()
@@ -65,28 +70,51 @@ class BackgroundWorker:
             while self._step():
                 pass
         except BaseException as error:  # noqa: BLE001 - raised by the next call of the user
-            self._fail(error)
+            self.fail(error)
         with self.lock:
             self.ended = True
-            self._changed()
+            self.changed()
 
     def _step(self) -> bool:
         """Wait for a task and run it; return whether to go on."""
         with self.lock:
             self._await_work()
-            if self.failed or (not self.queue and self.closing):
+            if self.failed or (self.closing and not (self.queue or self.waits_natively)):
                 return False
-            task = self._begin()
-        self._process(*task)
+            natively = self.waits_natively
+            task = None if natively else self._begin()
+            if natively:
+                self.runner = get_ident()
+        if task is not None:
+            self._process(*task)
+        elif self.native is not None:
+            self.native.run()
         return True
+
+    @property
+    def waits_natively(self) -> bool:
+        """Whether rows wait for the native loop; they came before those in the queue."""
+        return self.native is not None and self.native.queue.waiting
+
+    def close_ring(self) -> None:
+        """Let rows wait in the queue from now on; the caller holds the lock."""
+        if self.native is not None:
+            self.native.queue.close()
+
+    def reopen(self) -> None:
+        """Let rows wait in the ring again, once the queue is empty; the caller holds the lock."""
+        if self.native is not None and not (self.queue or self.failed or self.closing or self.waits_natively):
+            self.native.queue.reopen()
 
     def _await_work(self) -> None:
         """Wait until a task is due, or the run ends."""
         tick = max(self.max_delay, _TICK)
         while not self.failed:
             timeout: float | None = tick
-            if self.runner is None:
-                if self.queue and (self.closing or self._is_due()):
+            if self._paused:
+                timeout = None
+            elif self.runner is None:
+                if self.waits_natively or (self.queue and (self.closing or self._is_due())):
                     if self.closing or not self.glutted:
                         return
                     timeout = None  # until results are taken
@@ -95,18 +123,25 @@ class BackgroundWorker:
                 elif self.closing:
                     return
                 else:
-                    self._hurried = False
+                    self._hurry(False)
                     timeout = tick if self.live.timed else None
-            self._idle = True
-            signalled = self.work.wait(timeout)
-            self._idle = False
-            if not signalled and self.live.timed and self.runner is None and not self.queue:
+            self.idle = True
+            # A writer commits without the lock, and wakes an idle worker only.
+            signalled = self._overlooked() or self.work.wait(timeout)
+            self.idle = False
+            idle = self.runner is None and not (self.queue or self._paused)
+            if not signalled and self.live.timed and idle:
                 return
+
+    def _overlooked(self) -> bool:
+        return self.waits_natively and self.runner is None and not (self._paused or self.glutted)
 
     def _is_due(self) -> bool:
         queue = self.queue
+        opens = self.native is not None and self.native.queue.may_open  # the ring gathers rows at less cost
         return (
             self._hurried
+            or opens
             or queue.calls > 0
             or queue.rows >= min(GATHERED_ROWS, self.queue_rows)
             or self.live.clock.now() >= queue.oldest + self.max_delay
@@ -119,7 +154,7 @@ class BackgroundWorker:
         stamps = None if self.queue else self.live.stamps()
         self.runner = get_ident()
         self.live.metrics.queue_rows = self.queue.rows
-        self._changed()
+        self.changed()
         return taken, stamps
 
     def _process(self, taken: list[Given] | Call, stamps: dict[str, int] | None) -> None:
@@ -129,25 +164,52 @@ class BackgroundWorker:
                 made = self.live.queued(taken)
             else:
                 made = self.live.feed(joined(taken) if taken else [], stamps)
-            self._deliver(made)
-            self._warn()
+            self.deliver(made)
+            self.issue_warnings()
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
             if not isinstance(error, Exception):
                 raise
         finally:
             with self.lock:
                 self.runner = None
-                self._changed()
+                self.reopen()
+                self.changed()
 
-    def _fail(self, error: BaseException) -> None:
+    def held(self) -> dict[str, StateSize]:
+        """Measure the state of each operator between two tasks. Takes the lock."""
+        with self.lock:
+            if self.runner == get_ident():
+                return self.live.held()
+            self._pause(1)
+            try:
+                while self.runner is not None:
+                    self.change.wait(YIELD)
+                return self.live.held()
+            finally:
+                self._pause(-1)
+                self.work.notify()
+
+    def _pause(self, change: int) -> None:
+        self._paused += change
+        if self.native is not None:
+            self.native.queue.leave(self._paused > 0)
+
+    def _hurry(self, on: bool) -> None:
+        self._hurried = on
+        if self.native is not None:
+            self.native.queue.hurry(on or self.closing)
+
+    def fail(self, error: BaseException) -> None:
         with self.lock:
             self.error, self.failed = error, True
             lost = self.queue.clear()
+            if self.native is not None:
+                lost += self.native.queue.clear()
         if lost:
             error.add_note(f"{lost:,} rows that were pushed behind it have not been processed")
 
-    def _deliver(self, made: list[pa.RecordBatch]) -> None:
+    def deliver(self, made: list[pa.RecordBatch]) -> None:
         if self._on_result is not None:
             for batch in made:
                 self._on_result(batch)
@@ -156,17 +218,17 @@ class BackgroundWorker:
                 self.results.extend(made)
                 self.result_rows += sum(batch.num_rows for batch in made)
 
-    def _warn(self) -> None:
+    def issue_warnings(self) -> None:
         """Issue warnings; one that is an error is raised by the next call, and the run goes on."""
         try:
             self.live.warn()
         except Warning as warning:
             self.error = warning
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
         """Wake those who wait for a task to end, for results, for room or for the end; the caller holds the lock."""
         self.change.notify_all()
-        if self._idle and (self._hurried or self.closing or self.failed):
+        if self.idle and (self._hurried or self.closing or self.failed):
             self.work.notify()
         waiters, self.waiters = self.waiters, []
         for loop, future in waiters:
@@ -197,7 +259,12 @@ class BackgroundWorker:
 
     def room(self) -> bool:
         """Whether the queue has room, or no room will come."""
-        return self.queue.rows < self.queue_rows or self.ended or self.failed
+        queue = None if self.native is None else self.native.queue
+        if queue is None:
+            fits = self.queue.rows < self.queue_rows
+        else:
+            fits = self.queue.rows + queue.rows < self.queue_rows and queue.ring.has_room
+        return fits or self.ended or self.failed
 
     def await_room(self) -> None:
         """Wait until the queue has room. A function of results that pushes does not wait: its thread makes the room."""
@@ -208,23 +275,38 @@ class BackgroundWorker:
                     "open query in another thread, or give on_result="
                 )
             self.hurry()
-            self.change.wait()
+            # The native loop makes room without a word.
+            self.change.wait(YIELD if self.native is not None and self.native.queue.running else None)
+
+    def wake(self) -> None:
+        """Wake the worker for rows in the ring, or do what its loop stopped for. Takes the lock."""
+        if self.idle:
+            with self.lock:
+                self.work.notify()
+        else:
+            self.help()
+
+    def offered_natively(self) -> None:
+        """Wake the worker if rows arrived for the native loop, which does not run; the caller holds the lock."""
+        if self.idle:
+            self.work.notify()
 
     def offered(self, was_empty: bool) -> None:
         """Wake the worker if rows arrived for which it waits."""
+        self.close_ring()
         self.live.metrics.queue_rows = self.queue.rows
-        if self._idle and (was_empty or self.queue.rows >= min(GATHERED_ROWS, self.queue_rows)):
+        if self.idle and (was_empty or self.queue.rows >= min(GATHERED_ROWS, self.queue_rows)):
             self.work.notify()
 
     def hurry(self) -> None:
         """Process what waits without further delay."""
-        self._hurried = True
+        self._hurry(True)
         self.work.notify()
 
     def taken(self, batch: pa.RecordBatch) -> None:
         """Count a batch of results as taken."""
         self.result_rows -= batch.num_rows
-        if self._idle and self.queue:
+        if self.idle and (self.queue or self.waits_natively):
             self.work.notify()
 
     @property
@@ -234,7 +316,7 @@ class BackgroundWorker:
 
     def quiet(self) -> bool:
         """Whether everything pushed has been processed."""
-        return self.ended or (not self.queue and self.runner is None)
+        return self.ended or (not self.queue and self.runner is None and not self.waits_natively)
 
     @property
     def overdue(self) -> bool:
@@ -247,8 +329,11 @@ class BackgroundWorker:
         A thread that pushes all the time keeps the interpreter's lock for 5 ms at a time, and a task asks for it many
         times: without help, results would be late by tenths of a second.
         """
+        if self.native is not None and self.native.queue.asks:
+            self.native.help()
+            return
         with self.lock:
-            if not self.queue or self.closing:
+            if not self.queue or self.closing or self.waits_natively:
                 return
             if self.runner is not None:
                 if self.runner != get_ident() and self.overdue:
@@ -265,6 +350,8 @@ class BackgroundWorker:
         if os.getpid() == self._pid:
             with self.lock:
                 self.closing = True
+                self.close_ring()
+                self._hurry(True)
                 self.work.notify()
 
     def drain(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial, wraps
-from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 from weakref import ref
@@ -17,13 +16,13 @@ from penstock.api.backfill import Backfill
 from penstock.api.execute import as_bound, engine_of, fill_tables, named_bindings, require_streams
 from penstock.api.ingress import Ingress, following
 from penstock.api.late_and_malformed import late_rows_message, outside_level, warn_of_malformed_rows
-from penstock.api.saving import Savable
+from penstock.api.saving import Savable, as_state
 from penstock.api.stream_time import instant
 from penstock.api.writer import Block, Writer, writable
 from penstock.errors import BindingError, LateRowsWarning, StateError
 from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import SharedStep
-from penstock.runtime.metrics import StateSize
+from penstock.runtime.metrics import StateSize, measure_of
 from penstock.runtime.stage import START_OF_TIME
 from penstock.sources.bound import access_of
 from penstock.sources.coalesce_batches import gathered
@@ -33,8 +32,10 @@ from penstock.sources.rows import batch_of, is_rows
 from penstock.state.state import State
 
 if TYPE_CHECKING:
+    from penstock.api.native_queue import NativeQueue
     from penstock.api.stream import Stream
     from penstock.runtime.metrics import Metrics
+    from penstock.runtime.session import Direct
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -101,7 +102,7 @@ class Live(Savable):
         self._warned = self._warned_of_malformed = False
         self._sole = next(iter(self._ingresses.values())) if len(self._ingresses) == 1 else None
         self._timed = any(source.edges.moves_with_clock for source in self._sources.values())
-        self.metrics.measure = _measure(ref(self))
+        self.metrics.measure = measure_of(ref(self))
 
     @property
     def metrics(self) -> Metrics:
@@ -148,6 +149,24 @@ class Live(Savable):
             made += self._moved()
         if self._owed:
             made, self._owed = self._owed + made, []
+        if made:
+            self.metrics.latency.add(self._clock.now() - arrived)
+        return made
+
+    def direct(self) -> tuple[Ingress, Direct] | None:
+        """The ingress of the only stream and the stage its rows go to, if native code may pass them on as they come."""
+        gate = self._sole
+        if gate is None or not gate.plain or self._timed or self._histories:
+            return None
+        direct = self._session.direct(gate.source.name)
+        return None if direct is None else (gate, direct)
+
+    def settle(self, queue: NativeQueue) -> list[pa.RecordBatch]:
+        """Do what the native loop of a background run stopped for, as one call."""
+        return self._step.run("settle", lambda: self._settle(queue))
+
+    def _settle(self, queue: NativeQueue) -> list[pa.RecordBatch]:
+        made, arrived = queue.settle()
         if made:
             self.metrics.latency.add(self._clock.now() - arrived)
         return made
@@ -361,16 +380,6 @@ class Live(Savable):
             close()
 
 
-def _measure(live: ref[Live]) -> Callable[[], dict[str, StateSize]]:
-    """Measure an open query, without keeping it alive."""
-
-    def measure() -> dict[str, StateSize]:
-        known = live()
-        return {} if known is None else known.held()
-
-    return measure
-
-
 def _parts(data: Any, ingress: Ingress) -> Iterable[pa.RecordBatch]:
     """Return a batch as it is, other data as batches; small ones are joined, as one task."""
     if isinstance(data, pa.RecordBatch):
@@ -393,16 +402,3 @@ def open_live(stream: Stream, engine: Engine | None, state: object, clock: Clock
         if isinstance(data, Backfill):
             live.follow(name, data, read=state is None)
     return live
-
-
-def as_state(state: object) -> State:
-    """Load saved state from a path, bytes, or a State."""
-    match state:
-        case State():
-            return state
-        case bytes() | bytearray() | memoryview():
-            return State.from_bytes(bytes(state))
-        case str() | PathLike():
-            return State.load(state)
-        case _:
-            raise StateError(f"state= takes a path, bytes or a pk.State, not a {type(state).__name__}")

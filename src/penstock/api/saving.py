@@ -1,14 +1,13 @@
-"""Write the state of a query to a file."""
+"""Write the state of a query to a file, and read it."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
 from os import PathLike
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from penstock.state.state import State
+from penstock.errors import StateError
+from penstock.state.state import State
 
 
 class Savable:
@@ -30,3 +29,16 @@ class Savable:
         The path may be a URI, as in `scan`.
         """
         self.state().save(path, storage_options=storage_options, filesystem=filesystem)
+
+
+def as_state(state: object) -> State:
+    """Load saved state from a path, bytes, or a State."""
+    match state:
+        case State():
+            return state
+        case bytes() | bytearray() | memoryview():
+            return State.from_bytes(bytes(state))
+        case str() | PathLike():
+            return State.load(state)
+        case _:
+            raise StateError(f"state= takes a path, bytes or a pk.State, not a {type(state).__name__}")

@@ -84,6 +84,7 @@ class Writer(Mapping[str, np.ndarray]):
     _views: dict[str, np.ndarray] = field(init=False)
     _stored: list[np.ndarray] = field(init=False)
     _valid: list[np.ndarray | None] = field(init=False)
+    _direct: Callable[[int], bool] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self._views = {
@@ -114,16 +115,22 @@ class Writer(Mapping[str, np.ndarray]):
         self[name]
         place = list(self._views).index(name)
         flags = self._valid[place]
+        self._direct = None  # which takes no nulls
         if flags is None:
             flags = self._valid[place] = np.ones(self.capacity, np.bool_)
         return flags
+
+    def use(self, direct: Callable[[int], bool], begin: Callable[[Sequence[np.ndarray]], None]) -> None:
+        """Commit rows without nulls by `direct`, which is given the columns first, and returns whether it took them."""
+        begin(self._stored)
+        self._direct = direct
 
     def commit(self, rows: int | None = None) -> list[pa.RecordBatch]:
         """Push the first rows, all without a number; return the results they complete, none in the background."""
         many = self.capacity if rows is None else rows
         if type(many) is not int or not 0 <= many <= self.capacity:
             many = whole(many, "the number of rows to commit", 0, self.capacity)
-        if not many:
+        if not many or (self._direct is not None and self._direct(many)):
             return []
         made = self.push(many, self._stored, self._valid)
         for flags in self._valid:

@@ -224,6 +224,13 @@ class BatchReader:
         batch._export_to_c(at)  # noqa: SLF001 - the public form returns capsules, and exports the schema too
         return call(at, layout.buffer_info()[0], words.buffer_info()[0]) >= 0
 
+    @property
+    def address(self) -> int:
+        """The address of the code, for native callers."""
+        self._made()
+        assert self._loaded is not None
+        return self._loaded.address
+
     def _made(self) -> Callable[..., int]:
         from penstock.codegen.target import Loaded, to_object  # noqa: PLC0415 - loads LLVM
 

@@ -38,7 +38,7 @@ class Code:
     The memory is freed with this object, so callers keep a reference during a call.
     """
 
-    __slots__ = ("__weakref__", "_loaded", "call", "effort", "object_code", "run")
+    __slots__ = ("__weakref__", "_loaded", "address", "call", "effort", "object_code", "run")
 
     def __init__(self, object_code: bytes, effort: OptimisationLevel = OptimisationLevel.FULL) -> None:
         from penstock.codegen.target import Loaded  # noqa: PLC0415 - loads LLVM
@@ -48,6 +48,7 @@ class Code:
         self._loaded = Loaded(object_code)
         self.call: Callable[[bytes], int] = self._loaded.call
         self.run: Callable[[int], int] = self._loaded.run
+        self.address: int = self._loaded.address
 
     def through(
         self, frames: Sequence[ArgumentFrame], shares: Sequence[Morsels], most: int = ALL
@@ -129,6 +130,13 @@ class NativeKernel:
     def run(self, start: int) -> int:
         """Call the kernel with the words at an address."""
         return self.code.run(start)
+
+    def pinned(self) -> tuple[int, object, bool]:
+        """The address of the code, what keeps it in memory, and that it will not be replaced."""
+        return self.code.address, self.code, True
+
+    def spend(self, seconds: float) -> None:
+        """Ignore the time of native callers: the code will not be replaced."""
 
     def over(self, frame: ArgumentFrame, shares: Morsels, most: int = ALL) -> Progress:
         """Process morsels until none is left, the kernel stops, or `most` morsels are processed."""

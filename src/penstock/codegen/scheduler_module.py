@@ -74,7 +74,7 @@ def scheduler_module(threads: bool) -> str:
     return str(module)
 
 
-class _Code:
+class Emitter:
     """Emit a function whose variables are stack slots; LLVM turns them into registers."""
 
     def __init__(self, function: ir.Function) -> None:
@@ -117,7 +117,7 @@ class _Code:
         b.position_at_end(end)
 
 
-class _Work(_Code):
+class _Work(Emitter):
     """One thread: take morsels of its own list, then of the others, until none is left, a kernel stops or `most`."""
 
     def write(self) -> None:
@@ -181,7 +181,7 @@ class _Work(_Code):
             b.branch(leave)
 
 
-class _Together(_Code):
+class _Together(Emitter):
     """Start a thread for each member but the first, which runs here, and wait for all.
 
     If a thread cannot be started, the other threads process its morsels.

@@ -134,3 +134,8 @@ class Loaded:
         self.address: int = self._engine.get_function_address(ENTRY)
         self.call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)(self.address)
         self.run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self.address)  # of words that may change
+
+    def address_of(self, name: str) -> int:
+        """The address of a function."""
+        found: int = self._engine.get_function_address(name)
+        return found

@@ -114,6 +114,16 @@ class TieredKernel:
         self._spend(self._clock() - started)
         return reached
 
+    def pinned(self) -> tuple[int, object, bool]:
+        """The address of the code now in use, what keeps it in memory, and whether it will not be replaced."""
+        code = self._code()
+        return code.address, code, self._settled and code.effort is self._best
+
+    def spend(self, seconds: float) -> None:
+        """Count the time that native code took to call the kernel by its address."""
+        if not self._settled:
+            self._spend(seconds)
+
     def over(self, frame: ArgumentFrame, shares: Morsels) -> Progress:
         """Process morsels; only `TRIAL` of them until FULL code exists or is being compiled."""
         code = self._code()

@@ -110,6 +110,12 @@ class Interpreted:
         """Refuse an address."""
         raise AssertionError("interpreted kernels have no standing frame")
 
+    def pinned(self) -> None:
+        """Return None: interpreted kernels have no address."""
+
+    def spend(self, seconds: float) -> None:
+        """Ignore the time of native callers: there are none."""
+
     def over(self, values: Mapping[str, Array | int | float], shares: Morsels) -> Progress:
         """Process morsels, rows `lo` up to `hi` each, until none is left or the kernel stops."""
         rows = 0

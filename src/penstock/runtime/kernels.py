@@ -49,6 +49,12 @@ class KernelCall(Protocol):
     def prepare(self) -> None:
         """Compile at the best level now, so that the first call does not wait."""
 
+    def pinned(self) -> tuple[int, object, bool] | None:
+        """The address of the code now in use, what keeps it in memory, and whether it is the last; None if not native."""
+
+    def spend(self, seconds: float, /) -> None:
+        """Count the time that native code took to call the kernel by its address."""
+
     def over(self, frame: Any, shares: Morsels, /) -> Progress:
         """Call the kernel for each morsel, from `lo` up to `hi`, until none is left or it stops; it may return earlier."""
 

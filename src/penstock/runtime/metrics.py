@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from weakref import ref
 
 from penstock.errors import PenstockError
 from penstock.runtime.adapt.history import Adaptation
@@ -113,3 +114,20 @@ class Metrics:
             )
         for column in fields(self):
             setattr(self, column.name, getattr(other, column.name))
+
+
+class Measured(Protocol):
+    """A run whose state can be measured."""
+
+    def held(self) -> dict[str, StateSize]:
+        """Measure the state of each operator."""
+
+
+def measure_of(run: ref[Any]) -> Callable[[], dict[str, StateSize]]:
+    """Return what measures a run (`Measured`), without keeping it alive."""
+
+    def measure() -> dict[str, StateSize]:
+        known: Measured | None = run()
+        return {} if known is None else known.held()
+
+    return measure

@@ -13,6 +13,7 @@ from penstock.runtime.adapt.controller import USUAL, Policy
 from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import GuardedStep
 from penstock.runtime.metrics import Metrics, StateSize
+from penstock.runtime.ring import FIRST_ROW, MARK, OVERFLOWN, REACHED, REASON, SENSE, STOPPED, LoopStage, Ring
 from penstock.runtime.source_stage import SourceStage
 from penstock.runtime.stage import END_OF_TIME, KernelOverflowError, Stage, TimedBatch
 from penstock.state.state_table import StateTable, read_scalars, require, scalars
@@ -28,6 +29,17 @@ class Context:
     metrics: Metrics
     bounded: bool
     policy: Policy = USUAL  # how eagerly the run adapts
+
+
+@dataclass(frozen=True)
+class Direct:
+    """A source, and the one stage that reads it, whose kernel native code may call."""
+
+    session: Session
+    source: SourceStage
+    stage: LoopStage
+    name: str
+    port: int
 
 
 @dataclass(frozen=True)
@@ -92,6 +104,64 @@ class Session:
                 for reader, port in self._pipeline.readers[name]:
                     self._advance(reader, stage.watermark, port)
             return self._taken()
+
+    def direct(self, stream: str) -> Direct | None:
+        """The stage to which native code may give rows of a stream, and their source; None if there is none."""
+        name = self._pipeline.streams[stream]
+        source, readers = self._stages[name], self._pipeline.readers[name]
+        if self._finished or self._bounded or len(readers) != 1 or name == self._pipeline.output:
+            return None
+        reader, port = readers[0]
+        stage = self._stages[reader]
+        if not (isinstance(source, SourceStage) and source.reads_natively and isinstance(stage, LoopStage)):
+            return None
+        # Rows that pass a filter have more than their columns, which a stage behind it may need.
+        behind = not stage.loop_results or reader == self._pipeline.output
+        return Direct(self, source, stage, reader, port) if behind else None
+
+    def settle(
+        self, direct: Direct, ring: Ring, batch_of: Callable[[Ring], pa.RecordBatch]
+    ) -> list[pa.RecordBatch]:
+        """Take over what the native loop did, and do what it stopped for; return the results."""
+        self.step.check()
+        with self.step:
+            source, stage = direct.source, direct.stage
+            words = ring.words
+            try:
+                before = source.rows
+                source.passed(words[FIRST_ROW], words[MARK])
+                batches, made, seconds = ring.taken()
+                self.metrics.batches += batches
+                bound = ring.bound
+                if bound is not None:
+                    bound.call.spend(seconds)
+                results = stage.loop_done(source.rows - before, made)
+                if results:
+                    self._spread(direct.name, results)
+                if words[REASON] == OVERFLOWN:
+                    raise KernelOverflowError  # noqa: TRY301 - named below, as errors of stages are
+                if ring.waiting and words[REASON] in (STOPPED, SENSE):
+                    self._settle_batch(direct, ring, batch_of)
+            except KernelOverflowError:
+                raise OverflowError(self._pipeline.overflows[direct.name]()) from None
+            self._advance(direct.name, source.watermark, direct.port)
+            return self._taken()
+
+    def _settle_batch(self, direct: Direct, ring: Ring, batch_of: Callable[[Ring], pa.RecordBatch]) -> None:
+        """Process a batch that the loop did not, or not to its end."""
+        source, words = direct.source, ring.words
+        timed_batch = source.admit(batch_of(ring))
+        self.metrics.batches += 1
+        if words[REASON] == STOPPED:
+            direct.stage.loop_stopped(timed_batch, words[REACHED])
+        else:
+            self._spread_to(direct, timed_batch)
+        ring.skip(source.watermark, source.rows)
+
+    def _spread_to(self, direct: Direct, timed_batch: TimedBatch) -> None:
+        made = self._stages[direct.name].push(direct.port, [timed_batch])
+        if made:
+            self._spread(direct.name, made)
 
     def skip(self, stream: str, rows: int, malformed: int = 0) -> None:
         """Count `rows` rows that were not pushed because the query filters them out at every reader.

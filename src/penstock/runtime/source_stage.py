@@ -101,6 +101,26 @@ class SourceStage:
         trace = None if arrival_watermarks is None else self._trace(batch, first)
         return TimedBatch(timed, arrival_watermarks, first, order, trace=trace, tally=self.tally)
 
+    @property
+    def reads_natively(self) -> bool:
+        """Whether native code can read batches: their times are stored, and no reader needs more than their columns."""
+        return (
+            self._reader is not None
+            and not (self.bounded or self.paced or self.numbered)
+            and self.time.period is None
+            and self.sequence is None
+            and self.late is None
+        )
+
+    def layout(self, schema: pa.Schema) -> ColumnLayout:
+        """The plan by which batches of a schema are read."""
+        return ColumnLayout.of(schema, self.time, self.lateness)
+
+    def passed(self, rows: int, watermark: int) -> None:
+        """Count rows that native code read, and move the watermark over them."""
+        self.metrics.read += (rows - self.rows) * self.readers
+        self.rows, self.watermark = rows, watermark
+
     def _read(self, batch: pa.RecordBatch, reader: Reader) -> ColumnAddresses | None:
         """Read the columns natively, and move the watermark over the rows; None leaves both to Python."""
         layout = self._layout

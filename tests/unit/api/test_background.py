@@ -300,7 +300,7 @@ def test_an_interrupted_push_makes_later_ones_refuse_and_loses_nothing_before_it
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(BackgroundWorker, "await_room", interrupt)
+        patch.setattr(BackgroundWorker, "own", interrupt)
         with pytest.raises(KeyboardInterrupt):
             live.push(rows(3))
     with pytest.raises(pk.StateError, match="interrupted"):

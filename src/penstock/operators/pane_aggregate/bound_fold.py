@@ -6,6 +6,7 @@ from penstock.loop.abi import positions_table
 from penstock.operators.pane_aggregate.table import PaneTable
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.runtime.column_addresses import ColumnAddresses, ColumnLayout
+from penstock.runtime.ring import LoopCall
 
 
 class BoundFold:
@@ -23,6 +24,7 @@ class BoundFold:
         "_frame",
         "_hi",
         "_layout",
+        "_loop",
         "_nullable",
         "_order",
     )
@@ -32,6 +34,7 @@ class BoundFold:
         self._call, self._layout = kernel.call, layout
         self._nullable, self._order = worker.nullable, worker.order
         self._bound = _bound_to(table)
+        self._loop: LoopCall | None = None
         names = tuple(binding.column for binding in kernel.bindings)
         plain = all(binding.role == "values" for binding in kernel.bindings)
         places = layout.places(names) if plain else None
@@ -61,6 +64,17 @@ class BoundFold:
             and self._nullable is worker.nullable
             and self._order is worker.order
         )
+
+    def loop_call(self, table: PaneTable) -> LoopCall | None:
+        """What the native loop changes between two batches; None if a column is not numbers."""
+        frame = self._frame
+        if frame is None:
+            return None
+        if self._loop is None:
+            self._loop = LoopCall(
+                self._call, frame.start, self._columns, self._hi, self._first_row, table.head
+            )
+        return self._loop
 
     def fold(self, columns: ColumnAddresses, rows: int, first_row: int) -> int:
         """Fold all rows of a batch; return the row before which the kernel stopped.

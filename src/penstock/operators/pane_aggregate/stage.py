@@ -13,10 +13,8 @@ from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.hash_table.keys import DenseKeys
 from penstock.algorithms.window_grid import windows_on
 from penstock.errors import OverflowError
-from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED
-from penstock.loop.machine import Morsels, Progress
 from penstock.operators.pane_aggregate.adaptation import PaneAdaptation
-from penstock.operators.pane_aggregate.bound_fold import BoundFold
+from penstock.operators.pane_aggregate.direct_fold import ROWS_PER_THREAD, DirectFold
 from penstock.operators.pane_aggregate.emission import emit
 from penstock.operators.pane_aggregate.lateness import PaneLateness
 from penstock.operators.pane_aggregate.pane_ownership import (
@@ -29,19 +27,16 @@ from penstock.operators.pane_aggregate.pane_ownership import (
 from penstock.operators.pane_aggregate.parallel_aggregation import fold_in_parallel, work_of
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.state import hold_cells, kept_cells, panes_of, rows_in
-from penstock.operators.pane_aggregate.tasks import Task, Tasks, cut, expected_panes
+from penstock.operators.pane_aggregate.tasks import Tasks, cut, expected_panes
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.runtime.adapt.controller import USUAL, Controller
 from penstock.runtime.buffers import flags
-from penstock.runtime.engine import DEFAULT_TASK_BYTES, MOST_TASK_ROWS, Engine
+from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, Stage, TimedBatch
+from penstock.runtime.stage import END_OF_TIME, Stage, TimedBatch
 from penstock.runtime.threads import run_on_threads
-from penstock.runtime.time_limits import within_reach
 from penstock.state.state_table import FRESH, StateTable, read_scalars, scalars
 
-# Below this many rows, a second thread's table and its merge cost more than the thread saves.
-ROWS_PER_THREAD = 1 << 17
 # Above this many ownership changes along the time axis, one merged table is cheaper than many small emit passes.
 MOST_MORSELS = 64
 # A second thread fills a second table that must be merged. Below this many rows per key, that costs more than it
@@ -49,7 +44,7 @@ MOST_MORSELS = 64
 ROWS_PER_COLUMN = 64
 
 
-class WindowStage:
+class WindowStage(DirectFold):
     """Fold rows into the tables of the workers; emit windows as the watermark passes them.
 
     Each worker takes a run of neighbouring tasks, so on ordered data the workers share few panes. A worker that
@@ -65,17 +60,10 @@ class WindowStage:
         controller: Controller | None = None,
     ) -> None:
         """`alone` makes the kernel's filter as a separate stage, if the kernel has one; only late and partly late rows need it."""
-        self.program, self.engine, self.metrics = program, engine, metrics
         self.windows = windows_on(program.grid)
-        self.lateness = PaneLateness(self.windows, program, metrics, alone)
-        nullable = frozenset() if engine.adaptive else frozenset(program.columns)
-        self.controller = controller or Controller("window", USUAL, metrics.adaptations, engine.adaptive)
-        self.workers = [Worker(program, nullable, engine.adaptive, self.controller.give_way)]
-        self._unsensed = 0  # rows folded since a task was last measured
-        self.emitted = START_OF_TIME
-        # The last emitted window, the end of the next one, and the earliest time of its results.
-        self._waits = START_OF_TIME, START_OF_TIME, START_OF_TIME
-        self._bound: BoundFold | None = None
+        lateness = PaneLateness(self.windows, program, metrics, alone)
+        policed = controller or Controller("window", USUAL, metrics.adaptations, engine.adaptive)
+        super().__init__(program, engine, metrics, lateness, policed)
         self.seen_null: frozenset[str] = frozenset()
         self.carried = program.carried
 
@@ -208,60 +196,12 @@ class WindowStage:
         names = ", ".join(sorted(before)) or "none"
         self.controller.give_way("null flags", names, ", ".join(sorted(before | seen)), "a column held nulls")
 
-    def _folds_directly(self, timed_batch: TimedBatch) -> bool:
-        """Fold a batch whose columns the source has read, of which no row is late, into the first worker's table.
-
-        Return whether it did. It does nothing for the first batch, for columns that are not numbers or hold nulls, and
-        where several threads are worthwhile.
-        """
-        columns, worker = timed_batch.addresses, self.workers[0]
-        table = worker.table
-        if columns is None or table is None or timed_batch.arrival_watermarks is not None:
-            return False
-        rows = timed_batch.batch.num_rows
-        if rows > self._most_directly or self._unsensed > self._sensed_every:
-            return False
-        bound = self._bound
-        if bound is None or not bound.fits(worker, table, columns.layout):
-            bound = self._bound = BoundFold(worker, table, columns.layout)
-        worker.expected = rows
-        reached = bound.fold(columns, rows, timed_batch.first_row)
-        if reached < 0:
-            return False
-        if reached < rows or table.head[ERRORS]:
-            self._go_on(timed_batch, worker, reached)
-            table = worker.table or table
-        else:
-            worker.rows += rows
-        self._unsensed += rows
-        self._count_of(table.head, timed_batch.counted)
-        return True
-
-    def _go_on(self, timed_batch: TimedBatch, worker: Worker, reached: int) -> None:
-        """Finish a batch whose kernel stopped."""
-        rows = timed_batch.batch.num_rows
-        given = BatchArguments(timed_batch.batch, {})
-        task = Task(timed_batch, Morsels(0, rows, rows), given)
-        try:
-            worker.progress(given, task, Progress(rows, (reached, rows)))
-        except OverflowError:
-            self._check_reach([timed_batch])
-            raise
-
     def _fold(self, timed_batches: list[TimedBatch]) -> None:
         try:
             self._fold_all(timed_batches)
         except OverflowError:
             self._check_reach(timed_batches)
             raise
-
-    def _check_reach(self, timed_batches: list[TimedBatch]) -> None:
-        """Raise the specific error when panes, not sums, exceed 64 bits: kernels report both alike."""
-        if self.program.time.period is None:
-            grid = self.program.grid
-            reach = grid.size + grid.every + abs(grid.offset)
-            for timed_batch in timed_batches:
-                within_reach(self.lateness.times(timed_batch.batch), reach, reach)
 
     def _fold_all(self, timed_batches: list[TimedBatch]) -> None:
         started = self.controller.policy.clock()
@@ -321,38 +261,12 @@ class WindowStage:
         """The number of threads the rows can keep busy."""
         return rows if self._small_tasks else rows // ROWS_PER_THREAD
 
-    @cached_property
-    def _most_directly(self) -> int:
-        """The most rows of a batch that one thread folds without further thought."""
-        if self._small_tasks:
-            return 0
-        return MOST_TASK_ROWS if self.engine.workers == 1 else 2 * ROWS_PER_THREAD - 1
-
-    @cached_property
-    def _sensed_every(self) -> int:
-        """The rows that are folded directly between two tasks that are measured."""
-        policy = self.controller.policy
-        return 4 * policy.task if self.engine.adaptive else MOST_TASK_ROWS << 30
-
-    @property
-    def _small_tasks(self) -> bool:
-        """Whether tasks are smaller than is efficient; tests set this to run threads on little data."""
-        return self.engine.task_bytes < DEFAULT_TASK_BYTES
-
     def _count(self, counted: bool) -> int:
         """Add the kernels' counts to the metrics, unless the rows were counted before; return the accepted rows."""
         accepted = 0
         for worker in self.workers:
             if worker.table is not None:
                 accepted += self._count_of(worker.table.head, counted)
-        return accepted
-
-    def _count_of(self, head: np.ndarray, counted: bool) -> int:
-        accepted = int(head[ACCEPTED])
-        if not counted:
-            self.metrics.accepted += accepted
-            self.metrics.filtered += int(head[FILTERED])
-        head[ACCEPTED] = head[FILTERED] = 0
         return accepted
 
     def _forget_cursors(self) -> None:

@@ -9,6 +9,7 @@ from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
 from penstock.runtime.buffers import numpy_type, room
 from penstock.runtime.column_addresses import ColumnAddresses, ColumnLayout
 from penstock.runtime.kernels import OutputCall
+from penstock.runtime.ring import LoopCall
 from penstock.runtime.stage import KernelOverflowError, TimedBatch
 
 
@@ -22,6 +23,7 @@ class BoundRows:
         "_frame",
         "_head",
         "_hi",
+        "_loop",
         "_outputs",
         "kernel",
         "layout",
@@ -39,6 +41,7 @@ class BoundRows:
         """`passed` are the columns that the kernel does not copy; if it `filters`, it lists the rows that pass."""
         self.kernel, self.layout, self.nullable, self._call = kernel, layout, nullable, kernel.call
         self._head = np.zeros(WORDS, np.int64)
+        self._loop: tuple[LoopCall, dict[str, np.ndarray]] | None = None
         written = {output.values: numpy_type(output.type) for output in kernel.outputs}
         written |= {output.valid: np.dtype(np.uint8) for output in kernel.outputs if output.valid is not None}
         if filters:
@@ -59,6 +62,29 @@ class BoundRows:
             (at[binding.parameter], place) for binding, place in zip(kernel.bindings, places, strict=True)
         ]
         self._outputs = [(name, at[name], dtype) for name, dtype in written.items()]
+
+    def loop_call(self, rows: int) -> LoopCall | None:
+        """What the native loop changes between two batches, with memory for so many rows of results."""
+        frame = self._frame
+        if frame is None:
+            return None
+        if self._loop is None or len(next(iter(self._loop[1].values()))) < rows:
+            memory = {name: room(rows, dtype) for name, _, dtype in self._outputs}
+            outputs = [(place, memory[name]) for name, place, _ in self._outputs]
+            call = LoopCall(
+                self._call, frame.start, self._columns, self._hi, self._first_row, self._head, outputs
+            )
+            self._loop = call, memory
+        return self._loop[0]
+
+    def loop_output(self, made: int) -> dict[str, np.ndarray]:
+        """The results that the loop wrote. Memory that is mostly unused is kept for the next ones."""
+        assert self._loop is not None
+        _, memory = self._loop
+        if 2 * made < len(next(iter(memory.values()))):
+            return {name: values[:made].copy() for name, values in memory.items()}
+        self._loop = None
+        return {name: values[:made] for name, values in memory.items()}
 
     def run(
         self, timed_batch: TimedBatch, columns: ColumnAddresses

@@ -15,11 +15,12 @@ from penstock.algorithms.hash_table.interner import MOST_TEXT, Interner
 from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
 from penstock.operators.rows.bound_rows import BoundRows
 from penstock.runtime.buffers import indices, numpy_type, room, to_arrow
-from penstock.runtime.column_addresses import ColumnAddresses
+from penstock.runtime.column_addresses import ColumnAddresses, ColumnLayout
 from penstock.runtime.engine import MOST_TASK_ROWS
 from penstock.runtime.implied_times import implied_times
 from penstock.runtime.kernels import OutputCall, ResultColumn, TextKernels
 from penstock.runtime.metrics import Metrics
+from penstock.runtime.ring import LoopCall
 from penstock.runtime.stage import (
     END_OF_TIME,
     START_OF_TIME,
@@ -49,6 +50,8 @@ class RowsProgram(Protocol):
 
 # Fewer rows are computed in less time than it takes to pass them to another thread.
 FILTERED_ROWS_PER_THREAD = 1 << 16
+# The rows of results for which the native loop has memory: at first, and at most unless a batch has more.
+LOOP_ROOM = (1 << 13, 1 << 18)
 
 
 class RowsStage:
@@ -77,6 +80,7 @@ class RowsStage:
         self.nullable: frozenset[str] = frozenset()
         self.interners = {name: Interner(program.texts.intern) for name in program.interned}
         self._positions = positions_table()
+        self._loop_room = LOOP_ROOM[0]
 
     def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
         return [made for timed_batch in timed_batches for made in self._batch(timed_batch)]
@@ -113,20 +117,63 @@ class RowsStage:
 
     def _directly(self, timed_batch: TimedBatch, columns: ColumnAddresses) -> TimedBatch | None:
         """Compute a batch whose columns the source has read; None if some are not numbers, or hold nulls."""
-        bound = self._bound
-        if bound is None or bound.layout is not columns.layout or bound.nullable != self.nullable:
-            kernel = self.program.rows(self.nullable)
-            if kernel is None:
-                return None
-            bound = self._bound = BoundRows(
-                kernel, columns.layout, self.nullable, self._passed, self.program.filters
-            )
-        ran = bound.run(timed_batch, columns)
-        if ran is None:
+        bound = self._bound_rows(columns.layout)
+        ran = None if bound is None else bound.run(timed_batch, columns)
+        if bound is None or ran is None:
             return None
         made = self._result(bound.kernel, timed_batch, timed_batch.batch, *ran)
         self._count(timed_batch, made)
         return made
+
+    def _bound_rows(self, layout: ColumnLayout) -> BoundRows | None:
+        bound = self._bound
+        if bound is None or bound.layout is not layout or bound.nullable != self.nullable:
+            kernel = self.program.rows(self.nullable)
+            if kernel is None:
+                return None
+            bound = self._bound = BoundRows(kernel, layout, self.nullable, self._passed, self.program.filters)
+        return bound
+
+    # -- the native loop of a run in the background (`runtime/ring.py`) ---------------------------------
+
+    loop_results = True
+
+    @property
+    def loop_most(self) -> int:
+        """Larger batches are computed on all threads."""
+        return MOST_TASK_ROWS if self._threads == 1 else 2 * FILTERED_ROWS_PER_THREAD - 1
+
+    def loop_call(self, layout: ColumnLayout, room: int) -> LoopCall | None:
+        """Bind the kernel to memory for results; None if columns only pass through: Arrow gathers those batch by batch."""
+        if self._passed or self.program.interned:
+            return None
+        bound = self._bound_rows(layout)
+        rows = min(max(self._loop_room, room), MOST_TASK_ROWS)
+        return None if bound is None else bound.loop_call(rows)
+
+    def loop_limits(self) -> tuple[int, int]:
+        """A filter waits for nothing."""
+        return END_OF_TIME, MOST_TASK_ROWS
+
+    def loop_done(self, rows: int, made: int) -> list[TimedBatch]:
+        """Count the rows that the loop processed, and return those that it wrote."""
+        self.metrics.filtered += (rows - made) * self.paths
+        if not made:
+            return []
+        bound = self._bound
+        assert bound is not None
+        self._loop_room = max(self._loop_room, min(2 * rows, LOOP_ROOM[1]))
+        memory, by_name = bound.loop_output(made), {output.name: output for output in bound.kernel.outputs}
+        arrays = []
+        for column in self.program.result:
+            output = by_name[column.name]
+            valid = None if output.valid is None else memory[output.valid]
+            arrays.append(to_arrow(memory[output.values], valid, column.type))
+        return [TimedBatch(pa.RecordBatch.from_arrays(arrays, schema=self.program.schema))]
+
+    def loop_stopped(self, timed_batch: TimedBatch, reached: int) -> None:
+        """Kernels of filters do not stop."""
+        raise AssertionError(f"a filter stopped at row {reached}")
 
     def _rows(self, timed_batch: TimedBatch) -> TimedBatch:
         made = self._computed(timed_batch)

@@ -1,0 +1,168 @@
+"""Folding without tasks: small batches of a push, and those that the native loop takes, go to the first worker's table."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.errors import OverflowError
+from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED
+from penstock.loop.machine import Morsels, Progress
+from penstock.operators.pane_aggregate.bound_fold import BoundFold
+from penstock.operators.pane_aggregate.lateness import PaneLateness
+from penstock.operators.pane_aggregate.program import WindowProgram
+from penstock.operators.pane_aggregate.table import PaneTable
+from penstock.operators.pane_aggregate.tasks import Task
+from penstock.operators.pane_aggregate.worker import Worker
+from penstock.runtime.adapt.controller import Controller
+from penstock.runtime.column_addresses import ColumnLayout
+from penstock.runtime.engine import DEFAULT_TASK_BYTES, MOST_TASK_ROWS, Engine
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.ring import LoopCall
+from penstock.runtime.stage import START_OF_TIME, TimedBatch
+from penstock.runtime.time_limits import within_reach
+
+# Below this many rows, a second thread's table and its merge cost more than the thread saves.
+ROWS_PER_THREAD = 1 << 17
+
+
+class DirectFold:
+    """The workers of an aggregation, and the fold of batches that need no second thread."""
+
+    def __init__(
+        self,
+        program: WindowProgram,
+        engine: Engine,
+        metrics: Metrics,
+        lateness: PaneLateness,
+        controller: Controller,
+    ) -> None:
+        self.program, self.engine, self.metrics = program, engine, metrics
+        self.lateness, self.controller = lateness, controller
+        nullable = frozenset() if engine.adaptive else frozenset(program.columns)
+        self.workers = [Worker(program, nullable, engine.adaptive, controller.give_way)]
+        self.emitted = START_OF_TIME
+        self._unsensed = 0  # rows folded since a task was last measured
+        # The last emitted window, the end of the next one, and the earliest time of its results.
+        self._waits = START_OF_TIME, START_OF_TIME, START_OF_TIME
+        self._bound: BoundFold | None = None
+
+    def _folds_directly(self, timed_batch: TimedBatch) -> bool:
+        """Fold a batch whose columns the source has read, of which no row is late, into the first worker's table.
+
+        Return whether it did. It does nothing for the first batch, for columns that are not numbers or hold nulls, and
+        where several threads are worthwhile.
+        """
+        columns, worker = timed_batch.addresses, self.workers[0]
+        table = worker.table
+        if columns is None or table is None or timed_batch.arrival_watermarks is not None:
+            return False
+        rows = timed_batch.batch.num_rows
+        if rows > self._most_directly or self._unsensed > self._sensed_every:
+            return False
+        bound = self._bound_fold(worker, table, columns.layout)
+        worker.expected = rows
+        reached = bound.fold(columns, rows, timed_batch.first_row)
+        if reached < 0:
+            return False
+        if reached < rows or table.head[ERRORS]:
+            self._go_on(timed_batch, worker, reached)
+            table = worker.table or table
+        else:
+            worker.rows += rows
+        self._unsensed += rows
+        self._count_of(table.head, timed_batch.counted)
+        return True
+
+    def _bound_fold(self, worker: Worker, table: PaneTable, layout: ColumnLayout) -> BoundFold:
+        bound = self._bound
+        if bound is None or not bound.fits(worker, table, layout):
+            bound = self._bound = BoundFold(worker, table, layout)
+        return bound
+
+    # -- the native loop of a run in the background (`runtime/ring.py`) ---------------------------------
+
+    loop_results = False
+
+    @property
+    def loop_most(self) -> int:
+        """Larger batches are folded on all threads."""
+        return self._most_directly
+
+    def loop_call(self, layout: ColumnLayout, room: int) -> LoopCall | None:
+        """Bind the fold to the first worker's table."""
+        worker = self.workers[0]
+        if worker.table is None or self._small_tasks:
+            return None
+        return self._bound_fold(worker, worker.table, layout).loop_call(worker.table)
+
+    def loop_limits(self) -> tuple[int, int]:
+        """The end of the next window, and the rows until a task is measured."""
+        emitted, next_end, _ = self._waits
+        until = next_end if emitted == self.emitted else START_OF_TIME
+        return until, self._sensed_every - self._unsensed
+
+    def loop_done(self, rows: int, made: int) -> list[TimedBatch]:
+        """Count rows that the loop folded."""
+        worker = self.workers[0]
+        worker.rows += rows
+        self._unsensed += rows
+        if worker.table is not None:
+            self._count_of(worker.table.head, counted=False)
+        return []
+
+    def loop_stopped(self, timed_batch: TimedBatch, reached: int) -> None:
+        """Make room for a kernel that stopped, and finish its batch."""
+        worker = self.workers[0]
+        rows = worker.expected = timed_batch.batch.num_rows
+        self._go_on(timed_batch, worker, reached)
+        self._unsensed += rows
+        if worker.table is not None:
+            self._count_of(worker.table.head, timed_batch.counted)
+
+    def _go_on(self, timed_batch: TimedBatch, worker: Worker, reached: int) -> None:
+        """Finish a batch whose kernel stopped."""
+        rows = timed_batch.batch.num_rows
+        given = BatchArguments(timed_batch.batch, {})
+        task = Task(timed_batch, Morsels(0, rows, rows), given)
+        try:
+            worker.progress(given, task, Progress(rows, (reached, rows)))
+        except OverflowError:
+            self._check_reach([timed_batch])
+            raise
+
+    def _check_reach(self, timed_batches: list[TimedBatch]) -> None:
+        """Raise the specific error when panes, not sums, exceed 64 bits: kernels report both alike."""
+        if self.program.time.period is None:
+            grid = self.program.grid
+            reach = grid.size + grid.every + abs(grid.offset)
+            for timed_batch in timed_batches:
+                within_reach(self.lateness.times(timed_batch.batch), reach, reach)
+
+    @cached_property
+    def _most_directly(self) -> int:
+        """The most rows of a batch that one thread folds without further thought."""
+        if self._small_tasks:
+            return 0
+        return MOST_TASK_ROWS if self.engine.workers == 1 else 2 * ROWS_PER_THREAD - 1
+
+    @cached_property
+    def _sensed_every(self) -> int:
+        """The rows that are folded directly between two tasks that are measured."""
+        policy = self.controller.policy
+        return 4 * policy.task if self.engine.adaptive else MOST_TASK_ROWS << 30
+
+    @property
+    def _small_tasks(self) -> bool:
+        """Whether tasks are smaller than is efficient; tests set this to run threads on little data."""
+        return self.engine.task_bytes < DEFAULT_TASK_BYTES
+
+    def _count_of(self, head: np.ndarray, counted: bool) -> int:
+        accepted = int(head[ACCEPTED])
+        if not counted:
+            self.metrics.accepted += accepted
+            self.metrics.filtered += int(head[FILTERED])
+        head[ACCEPTED] = head[FILTERED] = 0
+        return accepted
