@@ -25,6 +25,7 @@ from penstock.ir.nodes import (
 )
 from penstock.ir.scope import result_type
 from penstock.loop.machine import is_text, machine_type
+from penstock.loop.nodes import I64
 from penstock.types.arrow import kind_of, value_type
 from penstock.types.windows import Calendar, CarriedWindow, Count, LookBack, Session, TimeWindow, Window
 
@@ -204,8 +205,13 @@ def _span_obstacle(spans: Sequence[LookBack]) -> str | None:
 
 def key_obstacle(types: Sequence[pa.DataType]) -> str | None:
     """Return why keys have no number of their own; None if a hash table of words holds them."""
-    other = next((dtype for dtype in types if machine_type(dtype) is None and not _has_codes(dtype)), None)
+    other = next((dtype for dtype in types if not _has_word(dtype) and not _has_codes(dtype)), None)
     return None if other is None else f"a key of type {other} has no word of 64 bits"
+
+
+def _has_word(dtype: pa.DataType) -> bool:
+    machine = machine_type(dtype)
+    return machine is not None and machine.bits <= I64.bits
 
 
 def _has_codes(dtype: pa.DataType) -> bool:

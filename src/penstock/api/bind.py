@@ -16,6 +16,7 @@ from penstock.errors import (
     UnsupportedError,
 )
 from penstock.expr import nodes
+from penstock.expr.coerce_decimals import coerced_decimals
 from penstock.expr.custom import Definition
 from penstock.expr.nodes import Column, Field
 from penstock.expr.show import show
@@ -31,9 +32,12 @@ def bound(expr: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
     """Resolve an expression over a stream's columns; raise user-facing errors."""
     expr = flattened(expr)
     refuse_depth(expr)
-    resolved = nodes.rewrite(
-        expr, lambda node: _typed_definition(typed_nulls(timed(node, schema, time), schema), schema)
-    )
+
+    def rule(node: nodes.Expr) -> nodes.Expr:
+        typed = typed_nulls(timed(node, schema, time), schema)
+        return _typed_definition(coerced_decimals(typed, schema), schema)
+
+    resolved = nodes.rewrite(expr, rule)
     type_of(resolved, schema)
     return resolved
 

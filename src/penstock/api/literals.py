@@ -7,6 +7,7 @@ compiling the query.
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from types import FunctionType
 from typing import Any
 
@@ -14,9 +15,10 @@ import pyarrow as pa
 
 from penstock.api.arguments import shown, written_elsewhere
 from penstock.errors import ExpressionTypeError, PenstockError
+from penstock.expr import decimals
 from penstock.expr.arithmetic import bounds, castable, convert
 from penstock.expr.nodes import Literal
-from penstock.types.arrow import kind_of, parse_type, tick_unit, value_type
+from penstock.types.arrow import DIGITS, kind_of, parse_type, tick_unit, value_type
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the epoch of naive datetimes
 _MICROSECOND = timedelta(microseconds=1)
@@ -58,6 +60,8 @@ def _natural(value: object) -> Literal:
             return Literal(value.toordinal() - _EPOCH.toordinal(), pa.date32())
         case timedelta():
             return _span(value)
+        case Decimal():
+            return _decimal(value)
         case pa.Scalar():
             return _scalar(value)
         case _:
@@ -70,6 +74,15 @@ def _integer(value: int) -> Literal:
     if not low <= value <= high:
         raise ExpressionTypeError(f"the integer {_shown(value)} does not fit 64 bits; write it as a float")
     return Literal(int(value), dtype)
+
+
+def _decimal(value: Decimal) -> Literal:
+    dtype = decimals.literal_type(value)
+    if dtype is None:
+        raise ExpressionTypeError(
+            f"the decimal {_shown(value)} is no number of at most {DIGITS} digits; write it as a float"
+        )
+    return Literal(decimals.fit(value, dtype, "a literal"), dtype)
 
 
 def _text(value: str) -> Literal:
@@ -162,7 +175,7 @@ def _refused(value: object) -> ExpressionTypeError:
     elif isinstance(value, FunctionType):
         instead = "write what it computes as an expression, as in pk.col('v') > 1"
     else:
-        instead = "use a number, string, bool, datetime, date, timedelta or None"
+        instead = "use a number, string, bool, datetime, date, timedelta, Decimal or None"
     return ExpressionTypeError(f"{shown(value)} cannot stand in an expression; {instead}")
 
 

@@ -111,6 +111,7 @@ def scan(
     snapshot: int | None = None,
     storage_options: Mapping[str, object] | None = None,
     filesystem: object = None,
+    merge_schema: bool = False,
 ) -> Stream:
     r"""Make a stream of files: a path, a folder, a glob or a list of them, read when the query runs.
 
@@ -120,7 +121,8 @@ def scan(
     process that reads; `filesystem=` takes a file system of pyarrow or fsspec instead.
 
     The format (parquet, arrow, csv or json) is inferred from the names unless given; `schema=` sets the types of text
-    formats, otherwise inferred from the first file. Folders named `column=value` become columns.
+    formats, otherwise inferred from the first file. With merge_schema=True the columns are those of all files, each in the
+    type that holds its values everywhere. A column that a file lacks is null in its rows. Folders named `column=value` become columns.
     With format="delta" or "iceberg", the path is that of a table, optionally at a `version=` or a `snapshot=`.
     Lines of CSV and JSON that do not match the schema are malformed, like rows without a time: counted and dropped
     (with a warning unless on_bad="drop" is given), an error with on_bad="fail", or written to `quarantine_to=` with
@@ -132,11 +134,14 @@ def scan(
     ...     pk.scan(folder + "/*.csv", time="t").filter(pk.col("v") > 3).collect().to_pydict()
     {'t': [2], 'v': [4]}
     """
-    from penstock.sources.open import open_data  # noqa: PLC0415 - loaded on first use
+    from penstock.sources.dataset import Files  # noqa: PLC0415 - loaded on first use
+    from penstock.sources.open import open_data  # noqa: PLC0415
 
     access = access_to(paths, storage_options, filesystem)
     declared = None if schema is None else as_schema(schema)
-    data = open_data(paths, format, declared, version, snapshot, access)
+    data = open_data(paths, format, declared, version, snapshot, access, merge_schema)
+    if isinstance(data, Files) and isinstance(time, str):
+        data = replace(data, needs=time)
     edges = edges_of(on_bad, late_to, quarantine_to, idle_after)
     return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data, edges)
 

@@ -10,12 +10,14 @@ import ctypes
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.errors import ExpressionTypeError
 from penstock.errors import OverflowError as PenstockOverflow
+from penstock.expr import decimals
 from penstock.types.arrow import kind_of, physical_type, tick_unit, value_type
 from penstock.types.time import NANOSECONDS
 
@@ -62,11 +64,15 @@ def _checked(value: Any, setting: Setting, what: str) -> Any:
 
 
 def add(setting: Setting, a: Any, b: Any) -> Any:
+    if decimals.is_exact(setting.result):
+        return decimals.computed("add", a, b, setting.result)
     x, y = _both(a, b, setting)
     return _checked(x + y, setting, "the sum of two values")
 
 
 def sub(setting: Setting, a: Any, b: Any) -> Any:
+    if decimals.is_exact(setting.result):
+        return decimals.computed("sub", a, b, setting.result)
     x, y = _both(a, b, setting)
     return _checked(x - y, setting, "the difference of two values")
 
@@ -74,6 +80,8 @@ def sub(setting: Setting, a: Any, b: Any) -> Any:
 def mul(setting: Setting, a: Any, b: Any) -> Any:
     if kind_of(setting.result) == "float":
         return float(a) * float(b)
+    if decimals.is_exact(setting.result):
+        return decimals.computed("mul", a, b, setting.result)
     return fit(int(a) * int(b), setting.result, "the product of two values")
 
 
@@ -94,7 +102,9 @@ def _same_unit(a: Any, b: Any, setting: Setting) -> tuple[Any, Any]:
     return a * NANOSECONDS[units[0] or "s"], b * NANOSECONDS[units[1] or "s"]
 
 
-def div(setting: Setting, a: Any, b: Any) -> float:
+def div(setting: Setting, a: Any, b: Any) -> Any:
+    if decimals.is_exact(setting.result):
+        return decimals.computed("div", a, b, setting.result)
     x, y = _same_unit(a, b, setting)
     return divide(float(x), float(y))
 
@@ -107,6 +117,8 @@ def floor(value: float) -> float:
 def floordiv(setting: Setting, a: Any, b: Any) -> Any:
     if kind_of(setting.result) == "float":
         return floor(divide(float(a), float(b)))
+    if decimals.is_exact(setting.result):
+        return decimals.computed("floordiv", a, b, setting.result)
     x, y = _same_unit(int(a), int(b), setting)
     return None if y == 0 else fit(x // y, setting.result, "the quotient of two values")
 
@@ -119,6 +131,8 @@ def _float_mod(a: float, b: float) -> float:
 
 
 def mod(setting: Setting, a: Any, b: Any) -> Any:
+    if decimals.is_exact(setting.result):
+        return decimals.computed("mod", a, b, setting.result)
     x, y = _both(a, b, setting)
     if isinstance(x, float):
         return _float_mod(x, y)
@@ -137,6 +151,8 @@ def _truncated(x: int, y: int) -> int:
 
 def remainder(setting: Setting, a: Any, b: Any) -> Any:
     """Return the remainder of a truncating division, with the sign of the dividend."""
+    if decimals.is_exact(setting.result):
+        return decimals.computed("remainder", a, b, setting.result)
     x, y = _both(a, b, setting)
     if isinstance(x, float):
         return math.nan if y == 0 or math.isinf(x) else math.fmod(x, y)
@@ -159,6 +175,8 @@ def _pole(zero: float, exponent: float) -> float:
 
 
 def neg(setting: Setting, a: Any) -> Any:
+    if isinstance(a, Decimal):
+        return a.copy_negate() if a else a
     return (
         -float(a)
         if kind_of(setting.result) == "float"
@@ -167,6 +185,8 @@ def neg(setting: Setting, a: Any) -> Any:
 
 
 def absolute(setting: Setting, a: Any) -> Any:
+    if isinstance(a, Decimal):
+        return a.copy_abs()
     if kind_of(setting.result) == "float":
         return math.fabs(a)
     return fit(abs(a), setting.result, "the absolute value of a value")
@@ -194,10 +214,14 @@ def as_in_c(function: Callable[[float], float]) -> Callable[[Setting, Any], floa
 
 
 def round_down(setting: Setting, a: Any) -> Any:
+    if isinstance(a, Decimal):
+        return decimals.rounded_down(a, setting.result)
     return floor(a) if isinstance(a, float) else a
 
 
 def round_up(setting: Setting, a: Any) -> Any:
+    if isinstance(a, Decimal):
+        return decimals.rounded_up(a, setting.result)
     return -floor(-a) if isinstance(a, float) else a
 
 
@@ -211,23 +235,25 @@ def half_away(value: float) -> float:
 
 def round_half(setting: Setting, a: Any) -> Any:
     """Round to `decimals` places; a value of 52 or more bits at that scale is already rounded."""
+    places = setting.options.get("decimals", 0)
+    assert isinstance(places, int)
+    if isinstance(a, Decimal):
+        return decimals.rounded(a, places, setting.result)
     if not isinstance(a, float):
         return a
-    decimals = setting.options.get("decimals", 0)
-    assert isinstance(decimals, int)
-    scale = 10.0 ** abs(decimals)
-    scaled = a * scale if decimals >= 0 else a / scale
-    if not math.isfinite(scaled) or (decimals >= 0 and abs(scaled) >= 1 << 52):
+    scale = 10.0 ** abs(places)
+    scaled = a * scale if places >= 0 else a / scale
+    if not math.isfinite(scaled) or (places >= 0 and abs(scaled) >= 1 << 52):
         return a
-    return half_away(scaled) / scale if decimals >= 0 else half_away(scaled) * scale
+    return half_away(scaled) / scale if places >= 0 else half_away(scaled) * scale
 
 
 # --- Conversions between types: which casts exist, and their results.
 
-_NUMBERS = ("bool", "int", "uint", "float")
+_NUMBERS = ("bool", "int", "uint", "float", "decimal")
 _TICKS = ("timestamp", "date", "duration")
 _ALLOWED = {
-    **{kind: frozenset({*_NUMBERS, "string"}) for kind in ("bool", "float")},
+    **{kind: frozenset({*_NUMBERS, "string"}) for kind in ("bool", "float", "decimal")},
     **{kind: frozenset({*_NUMBERS, "string", *_TICKS}) for kind in ("int", "uint")},
     "timestamp": frozenset({"timestamp", "date", "int", "string"}),
     "date": frozenset({"timestamp", "date", "int", "string"}),
@@ -240,7 +266,8 @@ def castable(source: pa.DataType, target: pa.DataType) -> bool:
     """Return whether a cast from one type to the other exists."""
     if value_type(source) == value_type(target) or kind_of(source) == "null":
         return True
-    return kind_of(target) in _ALLOWED.get(kind_of(source), ())
+    kind = "decimal" if pa.types.is_decimal(source) else kind_of(source)  # of any size
+    return kind_of(target) in _ALLOWED.get(kind, ())
 
 
 def convert(value: Any, source: pa.DataType, target: pa.DataType) -> Any:
@@ -255,12 +282,29 @@ def convert(value: Any, source: pa.DataType, target: pa.DataType) -> Any:
     match kind_of(source), kind_of(target):
         case ("string", "string"):
             return value
+        case ("string", "decimal"):
+            return decimals.from_text(value, target)
+        case (_, "decimal"):
+            return decimals.from_number(value, target)
+        case _ if pa.types.is_decimal(source):
+            return _of_decimal(value, source, target)
         case ("timestamp", "string") if source.tz is not None:
             return _on_its_clock(value, source)
         case ("string", _) | (_, "string"):
             return _through_arrow(value, source, target)
         case ("timestamp" | "date" | "duration", "timestamp" | "date" | "duration"):
             return _rescaled(value, source, target)
+        case _:
+            return _number(value, target)
+
+
+def _of_decimal(value: Decimal, source: pa.DataType, target: pa.DataType) -> Any:
+    """Convert a decimal to text or to a number; to a whole one without its fraction."""
+    match kind_of(target):
+        case "string":
+            return decimals.to_text(value)
+        case "float":
+            return _number(decimals.to_float(value, source), target)
         case _:
             return _number(value, target)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.expr import decimals
 from penstock.expr.arithmetic import Setting, convert
 from penstock.types.arrow import kind_of, tick_unit
 from penstock.types.time import NANOSECONDS
@@ -40,11 +42,15 @@ def equality_key(value: Any) -> Any:
 def _aligned(a: Any, b: Any, types: Sequence[pa.DataType]) -> tuple[Any, Any]:
     """Convert both sides to one scale: float64 if either is a float, nanoseconds for times."""
     if "float" in (kind_of(types[0]), kind_of(types[1])):
-        return float(a), float(b)
+        return _as_float(a, types[0]), _as_float(b, types[1])
     units = tick_unit(types[0]), tick_unit(types[1])
     if units[0] is None or units[1] is None:
         return a, b
     return a * NANOSECONDS[units[0]], b * NANOSECONDS[units[1]]
+
+
+def _as_float(value: Any, dtype: pa.DataType) -> float:
+    return decimals.to_float(value, dtype) if isinstance(value, Decimal) else float(value)
 
 
 def compare(a: Any, b: Any, types: Sequence[pa.DataType]) -> int:

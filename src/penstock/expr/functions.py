@@ -53,7 +53,7 @@ _ARITHMETIC = (
     _binary("floordiv", _SPANS, rules.floordiv, arithmetic.floordiv),
     _binary("mod", _SPANS, rules.mod, arithmetic.mod),
     _binary("quotient", "whole numbers", rules.whole, arithmetic.quotient),
-    _binary("remainder", _NUMBERS, rules.numeric, arithmetic.remainder),
+    _binary("remainder", _NUMBERS, rules.remainder, arithmetic.remainder),
     _binary("pow", _NUMBERS, rules.to_float, arithmetic.power),
     _unary("neg", "a number or duration", rules.negated, arithmetic.neg),
     _unary("abs", "a number or duration", rules.magnitude, arithmetic.absolute),

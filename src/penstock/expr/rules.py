@@ -7,19 +7,22 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.expr import decimals
 from penstock.types.arrow import finer, kind_of, member_type, tick_unit, value_type
 
 NUMBER_KINDS = frozenset({"bool", "int", "uint", "float"})
+REAL_KINDS = NUMBER_KINDS | {"decimal"}
 INTEGERS = frozenset({"bool", "int", "uint"})
 INSTANTS = frozenset({"timestamp", "date"})
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An operand of a type rule: its type without dictionary, and whether it is a literal >= 0."""
+    """An operand of a type rule: its type without dictionary, whether it is a literal >= 0, and a whole literal's digits."""
 
     type: pa.DataType
     natural: bool = False
+    digits: int | None = None
 
     @property
     def kind(self) -> str:
@@ -32,10 +35,10 @@ Rule = Callable[[Sequence[Operand], Mapping[str, object]], pa.DataType | None]
 def number_type(operands: Sequence[Operand]) -> pa.DataType | None:
     """Return the 64-bit type of arithmetic on these numbers."""
     kinds = {operand.kind for operand in operands}
+    if "float" in kinds and kinds <= REAL_KINDS:
+        return pa.float64()
     if not kinds <= NUMBER_KINDS:
         return None
-    if "float" in kinds:
-        return pa.float64()
     unsigned = all(operand.kind == "uint" or operand.natural for operand in operands)
     wide = any(operand.type == pa.uint64() for operand in operands)
     return pa.uint64() if unsigned and wide else pa.int64()
@@ -53,7 +56,9 @@ def common_type(operands: Sequence[Operand]) -> pa.DataType | None:
     kinds = {operand.kind for operand in typed}
     if all(operand.type == typed[0].type for operand in typed):
         return typed[0].type
-    if kinds <= NUMBER_KINDS - {"bool"}:
+    if "decimal" in kinds and "float" not in kinds:
+        return decimals.common_type(typed)
+    if kinds <= REAL_KINDS - {"bool"}:
         return number_type(typed)
     if kinds == {"string"}:
         return pa.string()
@@ -91,7 +96,7 @@ def comparable(first: pa.DataType, second: pa.DataType) -> bool:
     a, b = kind_of(first), kind_of(second)
     if a == "bool" or b == "bool":
         return a == b
-    if a in NUMBER_KINDS and b in NUMBER_KINDS:
+    if a in REAL_KINDS and b in REAL_KINDS:
         return True
     if a in INSTANTS and b in INSTANTS:
         return (zone_of(first) is None) == (zone_of(second) is None)
@@ -108,7 +113,7 @@ def add(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataTy
         case ("duration", "duration"):
             return pa.duration(finer(a.type.unit, b.type.unit))
         case _:
-            return number_type(operands)
+            return decimals.result_type("add", operands) or number_type(operands)
 
 
 def sub(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
@@ -120,7 +125,7 @@ def sub(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataTy
         case ("timestamp" | "duration", "duration"):
             return add(operands, options)
         case _:
-            return number_type(operands)
+            return decimals.result_type("sub", operands) or number_type(operands)
 
 
 def mul(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
@@ -129,42 +134,46 @@ def mul(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataTy
         return a.type
     if b.kind == "duration" and a.kind in ("int", "uint"):
         return b.type
-    return number_type(operands)
+    return decimals.result_type("mul", operands) or number_type(operands)
 
 
 def div(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
     kinds = {operand.kind for operand in operands}
-    return pa.float64() if kinds <= NUMBER_KINDS or kinds == {"duration"} else None
+    if kinds <= NUMBER_KINDS or kinds == {"duration"}:
+        return pa.float64()
+    return decimals.result_type("div", operands) or number_type(operands)
 
 
 def floordiv(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
     a, b = operands
     if (a.kind, b.kind) == ("duration", "duration"):
         return pa.int64()
-    return a.type if a.kind == "duration" and b.kind in ("int", "uint") else number_type(operands)
+    if a.kind == "duration" and b.kind in ("int", "uint"):
+        return a.type
+    return decimals.result_type("floordiv", operands) or number_type(operands)
 
 
 def mod(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
     if all(operand.kind == "duration" for operand in operands):
         return pa.duration(finer(operands[0].type.unit, operands[1].type.unit))
-    return number_type(operands)
+    return decimals.result_type("mod", operands) or number_type(operands)
 
 
 def whole(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
     return number_type(operands) if all(operand.kind in INTEGERS for operand in operands) else None
 
 
-def numeric(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
-    return number_type(operands)
+def remainder(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    return decimals.result_type("remainder", operands) or number_type(operands)
 
 
 def to_float(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
-    return pa.float64() if all(operand.kind in NUMBER_KINDS for operand in operands) else None
+    return pa.float64() if all(operand.kind in REAL_KINDS for operand in operands) else None
 
 
 def negated(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
     (a,) = operands
-    if a.kind == "duration":
+    if a.kind in ("duration", "decimal"):
         return a.type
     return (
         pa.int64()
@@ -177,14 +186,14 @@ def negated(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.Da
 
 def magnitude(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
     (a,) = operands
-    if a.kind == "duration":
+    if a.kind in ("duration", "decimal"):
         return a.type
     return number_type(operands) if a.kind in ("int", "uint", "float") else None
 
 
 def sign(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
     (a,) = operands
-    if a.kind in ("int", "uint", "duration"):
+    if a.kind in ("int", "uint", "duration", "decimal"):
         return pa.int64()
     return pa.float64() if a.kind == "float" else None
 
@@ -193,6 +202,10 @@ def rounded(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.Da
     (a,) = operands
     if a.kind == "float":
         return pa.float64()
+    if a.kind == "decimal":
+        places = options.get("decimals", 0)
+        assert isinstance(places, int)
+        return decimals.rounded_type(a.type, places)
     return a.type if a.kind in ("int", "uint") else None
 
 
@@ -209,7 +222,7 @@ def test_of_any(operands: Sequence[Operand], options: Mapping[str, object]) -> p
 
 
 def test_of_number(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
-    return pa.bool_() if operands[0].kind in NUMBER_KINDS else None
+    return pa.bool_() if operands[0].kind in REAL_KINDS else None
 
 
 def common(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:

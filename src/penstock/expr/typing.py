@@ -116,8 +116,9 @@ def listed(names: Sequence[str], most: int = 20) -> str:
 
 def operand_of(expr: Expr, dtype: pa.DataType) -> Operand:
     """Describe an argument for the type rules."""
-    natural = isinstance(expr, Literal) and isinstance(expr.value, int) and not isinstance(expr.value, bool)
-    return Operand(value_type(dtype), natural and expr.value >= 0)  # type: ignore[union-attr, operator]
+    if isinstance(expr, Literal) and isinstance(expr.value, int) and not isinstance(expr.value, bool):
+        return Operand(value_type(dtype), expr.value >= 0, len(str(abs(expr.value))))
+    return Operand(value_type(dtype))
 
 
 def known_operands(operands: Sequence[Operand]) -> list[Operand]:

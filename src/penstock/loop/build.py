@@ -64,9 +64,9 @@ class KernelBuilder:
         return buffer
 
     def literal(self, value: int | float, type: Type) -> Literal | Const:
-        """Add a constant of the query, passed as an argument; booleans and NaN become constants of the code."""
+        """Add a constant of the query, passed as an argument; booleans, NaN and 128 bits become constants of the code."""
         known = const(value, type)
-        if type.kind == "bool" or known.value != known.value:
+        if type.kind == "bool" or type.bits > I64.bits or known.value != known.value:
             return known
         literal = Literal(self._unique("constant"), known.value, type)
         self._literals.append(literal)

@@ -206,7 +206,7 @@ class _Machine:
     def bind(self, parameter: Var | Buffer, value: Array | int | float) -> None:
         if isinstance(parameter, Buffer):
             assert isinstance(value, np.ndarray)
-            self.arrays[parameter.name] = value
+            self.arrays[parameter.name] = value if value.dtype.kind != "V" else value.view(np.int64)
         else:
             assert not isinstance(value, np.ndarray)
             self.variables[parameter.name] = _argument(value, parameter.type)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from penstock.loop import nodes as loop
+from penstock.types.arrow import FEW_DIGITS, kind_of
 
 _NUMBERS: dict[pa.DataType, loop.Type] = {
     pa.bool_(): loop.BOOL,
@@ -44,7 +45,12 @@ def embeds(source: loop.Type, goal: loop.Type) -> bool:
 
 
 def machine_type(dtype: pa.DataType) -> loop.Type | None:
-    """Return the machine type of fixed-width values, or None for types kernels do not compute with."""
+    """Return the machine type of fixed-width values, or None for types kernels do not compute with.
+
+    A decimal is its digits without the point.
+    """
+    if kind_of(dtype) == "decimal":
+        return loop.I64 if dtype.precision <= FEW_DIGITS else loop.I128
     if pa.types.is_timestamp(dtype) or pa.types.is_duration(dtype):
         return loop.I64
     return _NUMBERS.get(dtype)

@@ -10,8 +10,8 @@ from penstock.algorithms.expressions.host_columns import HostColumns
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
-from penstock.loop.machine import is_text
 from penstock.physical.hidden_names import hidden_name
+from penstock.types.arrow import has_codes
 from penstock.types.windows import WINDOW_BOUNDS
 
 # --- results that Arrow must compute -----------------------------------------------------------------------
@@ -40,7 +40,7 @@ def fits_emission(body: ir.Reduce, source: ir.Object) -> bool:
     host = HostColumns(columns)
     for column in as_columns:
         host.value(column)
-    texts = (is_text(columns.field(name).type) for column in as_columns for name in ex.columns_of(column))
+    texts = (has_codes(columns.field(name).type) for column in as_columns for name in ex.columns_of(column))
     return not host.fields and not any(texts)
 
 

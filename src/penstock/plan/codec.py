@@ -18,9 +18,11 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from decimal import Decimal
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, NoReturn, Union, get_args, get_origin, get_type_hints
@@ -38,6 +40,7 @@ from penstock.types.arrow import parse_type
 PLAN_VERSION = 2
 _VERSION = "penstock-plan"
 MOST_PLAN_NODES = 1_000_000
+_NUMBER = re.compile(r"-?\d{1,40}(\.\d{1,40})?(E[+-]?\d{1,2})?")  # of a decimal
 _LARGEST = 1 << 64
 
 Function = Callable[..., Any]
@@ -156,6 +159,8 @@ class _Writer:
                 return value if math.isfinite(value) else {"float": str(value)}
             case bytes():
                 return {"bytes": _base64(value)}
+            case Decimal():
+                return {"decimal": str(value)}
             case tuple():
                 return [self.value(item) for item in value]
             case pa.DataType():
@@ -234,6 +239,8 @@ class _Reader:
                 return self._nodes[_place(at, len(self._nodes))]
             case {"float": ("nan" | "inf" | "-inf") as name, **others} if not others:
                 return float(name)
+            case {"decimal": str(text), **others} if not others and _NUMBER.fullmatch(text):
+                return Decimal(text)
             case {"bytes": str(text), **others} if not others:
                 return base64.b64decode(text, validate=True)
             case {"type": dtype, **others} if not others:
@@ -267,7 +274,9 @@ def _fits(value: Any, hint: Any) -> bool:
     """Check a value against an annotation of the grammar."""
     origin, args = get_origin(hint), get_args(hint)
     if hint is object or hint is Any:
-        return value is None or isinstance(value, bool | int | float | str | bytes | tuple | Definition)
+        return value is None or isinstance(
+            value, bool | int | float | str | bytes | tuple | Decimal | Definition
+        )
     if origin in (Union, UnionType):
         return any(_fits(value, arg) for arg in args)
     if origin is tuple and args[-1:] == (...,):

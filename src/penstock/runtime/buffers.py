@@ -11,11 +11,14 @@ import pyarrow as pa
 
 from penstock.loop.nodes import I128, Type
 from penstock.runtime.buffer_pool import APART, LARGEST, PAGE, SMALLEST, block_of
+from penstock.types.arrow import FEW_DIGITS
 
 # Bytes. Smaller arrays are cheap from any allocator; for larger ones, untouched zero pages are cheaper than clearing.
 LARGE, TOO_LARGE = 1 << 16, 1 << 25
 
 _BOOLEAN = pa.bool_().id
+_DECIMAL = pa.decimal128(1, 0).id
+PAIR = np.dtype("V16")  # two words, the low one first
 
 _NUMPY: dict[str, np.dtype] = {
     "bool": np.dtype(np.uint8),
@@ -38,6 +41,11 @@ def numpy_type(type: Type) -> np.dtype:
     return _NUMPY[type.name]
 
 
+def column_type(type: Type) -> np.dtype:
+    """The NumPy type of the values of a column that a kernel writes: one element per row."""
+    return PAIR if type.bits == I128.bits else _NUMPY[type.name]
+
+
 def words_per_cell(type: Type) -> int:
     """The number of words of a cell: two for 128 bits, the low word first."""
     return 2 if type.bits == I128.bits else 1
@@ -53,8 +61,21 @@ def filled(type: Type, identity: float, cells: int) -> np.ndarray:
     if identity == 0 and not LARGE <= size * dtype.itemsize <= TOO_LARGE:
         return np.zeros(size, dtype)
     made = room(size, dtype)
-    made.fill(identity)
+    if size == cells:
+        made.fill(identity)
+    else:
+        fill_cells(made, type, identity)
     return made
+
+
+def fill_cells(cells: np.ndarray, type: Type, identity: float) -> None:
+    """Set cells to an identity; of 128 bits to both of its words."""
+    if words_per_cell(type) == 1:
+        cells.fill(identity)
+        return
+    low = int(identity) & ((1 << 64) - 1)
+    cells[0::2] = low - (1 << 64) if low >> 63 else low
+    cells[1::2] = int(identity) >> 64
 
 
 def room(count: int, dtype: npt.DTypeLike = np.int64) -> np.ndarray:
@@ -103,8 +124,18 @@ def packed(flags: np.ndarray) -> pa.Buffer:
 def to_arrow(values: np.ndarray, valid: np.ndarray | None, dtype: pa.DataType) -> pa.Array:
     """View a kernel's output column as an Arrow array, without copying the values."""
     validity = None if valid is None or bool(valid.all()) else packed(valid)
+    if dtype.id == _DECIMAL and values.dtype != PAIR:
+        values = _widened(values)
     data = packed(values) if dtype.id == _BOOLEAN else pa.py_buffer(values)
     return pa.Array.from_buffers(dtype, len(values), [validity, data])
+
+
+def _widened(digits: np.ndarray) -> np.ndarray:
+    """The digits of decimals as pairs of words: the sign fills the upper word."""
+    pairs = room(2 * len(digits)).reshape(-1, 2)
+    pairs[:, 0] = digits
+    np.right_shift(digits, 63, out=pairs[:, 1])
+    return pairs.reshape(-1).view(PAIR)
 
 
 def indices(places: np.ndarray) -> pa.Array:
@@ -135,11 +166,18 @@ def ticks_of(array: pa.Array, shift: int = 0) -> np.ndarray:
 
 
 def values_view(array: pa.Array) -> np.ndarray:
-    """A view of a fixed-width array's values; values under nulls are undefined."""
+    """A view of a fixed-width array's values; values under nulls are undefined.
+
+    Of decimals with few digits it is a copy of the lower words.
+    """
     dtype = stored_type(array.type)
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:
         return np.zeros(0, dtype)
+    if array.type.id == _DECIMAL and dtype != PAIR:
+        return np.ascontiguousarray(
+            np.frombuffer(buffer, dtype, 2 * len(array), array.offset * PAIR.itemsize)[::2]
+        )
     return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
 
 
@@ -149,6 +187,8 @@ def stored_type(dtype: pa.DataType) -> np.dtype:
 
 
 def _stored_type(dtype: pa.DataType) -> np.dtype:
+    if dtype.id == _DECIMAL:
+        return np.dtype(np.int64) if dtype.precision <= FEW_DIGITS else PAIR
     kind = "f" if pa.types.is_floating(dtype) else "u" if pa.types.is_unsigned_integer(dtype) else "i"
     return np.dtype(f"{kind}{dtype.bit_width // 8}")
 

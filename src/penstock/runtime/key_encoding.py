@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from penstock.errors import UnsupportedError
 from penstock.runtime.buffers import as_stored, values_view
+from penstock.types.arrow import kind_of
 
 _NOT_WHOLE = {dtype.id for dtype in (pa.bool_(), pa.float16(), pa.float32(), pa.float64())}
 _CANONICAL_NAN = np.int64(0x7FF8000000000000)
@@ -27,7 +28,7 @@ def words_of(array: pa.Array) -> np.ndarray:
     if pa.types.is_floating(dtype) and not pa.types.is_float16(dtype):
         wide = values_view(array).astype(np.float64) + 0.0  # maps -0.0 to 0.0: both are one key
         return np.where(np.isnan(wide), _CANONICAL_NAN, wide.view(np.int64))
-    if pa.types.is_integer(dtype) or pa.types.is_temporal(dtype):
+    if pa.types.is_integer(dtype) or pa.types.is_temporal(dtype) or kind_of(dtype) == "decimal":
         return values_view(array).astype(np.int64)
     raise UnsupportedError(
         f"values of type {dtype} cannot be told apart here; cast them, to string for example"

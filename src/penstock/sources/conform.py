@@ -1,7 +1,8 @@
 """Convert data to the schema that a stream declares, where the difference is harmless.
 
-Harmless are: another order of columns, further columns, narrower numbers, coarser time units, another
-name of the zone, and every encoding of text. Anything else is rejected before a row is read.
+Harmless are: another order of columns, further columns, narrower numbers, whole numbers where floats or decimals hold
+them all, decimals of fewer digits, dates where times are declared, coarser time units, another name of the zone, and
+every encoding of text. Anything else is rejected before a row is read.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import pyarrow as pa
 
 from penstock.errors import OverflowError as PenstockOverflow
 from penstock.errors import SchemaMismatchError
-from penstock.types.arrow import finer, kind_of, names_of, plain_type, tick_unit, value_type
+from penstock.expr.decimals import size_of
+from penstock.expr.rules import Operand
+from penstock.types.arrow import DIGITS, finer, kind_of, names_of, plain_type, tick_unit, value_type
 
 Conform = Callable[[pa.RecordBatch], pa.RecordBatch]
 
@@ -43,8 +46,14 @@ def _check_column(actual: pa.Schema, names: Sequence[str], field: pa.Field, wher
     if not harmless(given, field.type):
         raise SchemaMismatchError(
             f"column {field.name!r} of {where} is {given}, but the stream declares {field.type}; "
-            "cast the data, or correct the declaration"
+            f"cast the data, or correct the declaration{_wider(given, field.type)}"
         )
+
+
+def _wider(given: pa.DataType, declared: pa.DataType) -> str:
+    """Return advice for a column that later files have in another type; empty if no type holds both."""
+    both = wider_type(plain_type(given), declared)
+    return "" if both is None else f" to {both}, as scan(..., merge_schema=True) does"
 
 
 def harmless(given: pa.DataType, declared: pa.DataType) -> bool:
@@ -57,12 +66,41 @@ def harmless(given: pa.DataType, declared: pa.DataType) -> bool:
             return True
         case ("int", "int") | ("uint", "uint") | ("float", "float") | ("uint", "int"):
             return bool(source.bit_width <= target.bit_width)
+        case ("int" | "uint", "float"):
+            return bool(source.bit_width * 2 <= target.bit_width)
+        case ("int" | "uint" | "decimal", "decimal"):
+            return _fewer_digits(source, target)
+        case ("date", "timestamp"):
+            return target.tz is None
         case ("timestamp", "timestamp"):
             return (source.tz is None) == (target.tz is None) and _coarser(source, target)
         case ("duration", "duration"):
             return _coarser(source, target)
         case _:
             return False
+
+
+def _fewer_digits(source: pa.DataType, target: pa.DataType) -> bool:
+    size = size_of(Operand(source))
+    return size is not None and size[0] <= target.precision - target.scale and size[1] <= target.scale
+
+
+def wider_type(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
+    """Return the type that holds the values of both without loss; None if there is none.
+
+    >>> wider_type(pa.int32(), pa.int64()), wider_type(pa.decimal128(5, 2), pa.decimal128(6, 1)), wider_type(pa.int64(), pa.float64())
+    (DataType(int64), Decimal128Type(decimal128(7, 2)), None)
+    """
+    if harmless(first, second):
+        return second
+    if harmless(second, first):
+        return first
+    sizes = [size_of(Operand(plain_type(side))) for side in (first, second)]
+    if "decimal" not in (kind_of(first), kind_of(second)) or sizes[0] is None or sizes[1] is None:
+        return None
+    scale = max(sizes[0][1], sizes[1][1])
+    digits = max(sizes[0][0], sizes[1][0]) + scale
+    return pa.decimal128(digits, scale) if digits <= DIGITS else None
 
 
 def _coarser(source: pa.DataType, target: pa.DataType) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.errors import SchemaMismatchError
 from penstock.expr.nodes import Expr
 from penstock.sources import parquet_footers, readers
-from penstock.sources.conform import check
+from penstock.sources.conform import check, wider_type
 from penstock.sources.fragment import Fragment
 from penstock.sources.malformed import Malformed
 from penstock.sources.parquet_footers import Footer
@@ -94,12 +94,18 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Files of one format with one schema: the declared one, or that of the first file."""
+    """Files of one format with one schema: the declared one, that of the first file, or that of all.
+
+    A column that some files lack is null in their rows, but for the one that every file `needs`, the time. Each column is
+    in one file at least, or, where further files will come (`more_will_come`), in one of those.
+    """
 
     found: tuple[FoundFile, ...]
     format: str
     schema: pa.Schema
     access: Access = LOCAL
+    more_will_come: bool = False
+    needs: str | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -120,8 +126,21 @@ class Files:
             parts = pool.map(
                 lambda file: reading(file.path, lambda _: plan(file, field, footers), self.access), self.found
             )
-            fragments = tuple(part for piece in parts for part in piece)
+            planned = [piece for piece in parts if piece is not None]
+        self._refuse_absent(planned)
+        fragments = tuple(part for piece in planned for part in piece.fragments)
         return Dataset(self.schema, fragments, self.access, footers)
+
+    def _refuse_absent(self, planned: Sequence[_Planned]) -> None:
+        """Reject a column that no file has."""
+        if self.more_will_come or not planned:
+            return
+        nowhere = frozenset.intersection(*(frozenset(piece.absent) for piece in planned))
+        for name in self.schema.names:
+            if name in nowhere:
+                check(
+                    planned[0].stored, pa.schema([self.schema.field(name)]), f"the file {planned[0].path!r}"
+                )
 
     @property
     def _afar(self) -> bool:
@@ -130,37 +149,90 @@ class Files:
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         return self.dataset().batches(columns)
 
-    def _row_groups(
-        self, found: FoundFile, time: pa.Field | None, footers: Mapping[str, Footer]
-    ) -> list[Fragment]:
+    def _row_groups(self, found: FoundFile, time: pa.Field | None, footers: Mapping[str, Footer]) -> _Planned:
         metadata = (footers.get(found.path) or Footer(found.path, self.access)).get()
         stored = metadata.schema.to_arrow_schema()
-        self._check(found, stored)
-        return parquet_footers.row_groups(found, metadata, time, stored)
+        absent = self._checked(found, stored)
+        file = replace(found, partition=(*found.partition, *((name, None) for name in absent)))
+        groups = parquet_footers.row_groups(file, metadata, time, stored)
+        return _Planned(found.path, stored, absent, tuple(groups))
 
     def _whole_file(
         self, found: FoundFile, time: pa.Field | None, footers: Mapping[str, Footer]
-    ) -> list[Fragment]:
+    ) -> _Planned | None:
         size = size_of(found, self.access)
         if size == 0 and self.format in readers.TEXT:
-            return []  # no rows and no header
-        self._check(found, readers.stored_schema(found.path, self.format, self.schema, self.access))
-        return [Fragment(found.path, self.format, partition=found.partition, size=size)]
+            return None  # no rows and no header
+        stored = readers.stored_schema(found.path, self.format, self.schema, self.access)
+        absent = self._checked(found, stored)
+        nulls = tuple((name, None) for name in absent)
+        whole = Fragment(found.path, self.format, partition=(*found.partition, *nulls), size=size)
+        return _Planned(found.path, stored, absent, (whole,))
 
-    def _check(self, found: FoundFile, stored: pa.Schema) -> None:
+    def _checked(self, found: FoundFile, stored: pa.Schema) -> tuple[str, ...]:
+        """Check a file's columns, and return the declared ones that it lacks."""
         given = {name for name, _ in found.partition}
-        inside = pa.schema([field for field in self.schema if field.name not in given])
-        check(stored, inside, f"the file {found.path!r}")
+        there = given.union(stored.names)
+        absent = [field.name for field in self.schema if field.name not in there]
+        inside = [
+            field
+            for field in self.schema
+            if field.name not in given and (field.name in there or field.name == self.needs)
+        ]
+        check(stored, pa.schema(inside), f"the file {found.path!r}")
+        return tuple(absent)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A planned file: its stored schema, the declared columns that it lacks, and its fragments."""
+
+    path: str
+    stored: pa.Schema
+    absent: tuple[str, ...]
+    fragments: tuple[Fragment, ...]
 
 
 def open_files(
-    paths: Paths, given: str | None = None, schema: pa.Schema | None = None, access: Access = LOCAL
+    paths: Paths,
+    given: str | None = None,
+    schema: pa.Schema | None = None,
+    access: Access = LOCAL,
+    merge: bool = False,
 ) -> Files:
-    """Find the files, and read the schema of the first unless one is declared."""
+    """Find the files, and read the schema of the first, or of all, unless one is declared."""
     found = find(paths, access=access)
     format = format_of(found, given)
-    known = checked(schema) if schema is not None else _first_schema(found, format, access)
+    if schema is not None:
+        return Files(found, format, checked(schema), access)
+    known = _merged_schema(found, format, access) if merge else _first_schema(found, format, access)
     return Files(found, format, known, access)
+
+
+def _merged_schema(found: Sequence[FoundFile], format: str, access: Access) -> pa.Schema:
+    """Return the columns of all files, each in the type that holds its values in every file."""
+    filled = [file.path for file in found if not (format in readers.TEXT and _is_empty(file, access))]
+    paths = filled or [found[0].path]
+
+    def stored(path: str) -> pa.Schema:
+        return checked(reading(path, lambda at: readers.stored_schema(at, format, None, access), access))
+
+    with ThreadPoolExecutor(CONNECTIONS if access.reaches(paths[0]) else THREADS) as pool:
+        merged: dict[str, pa.DataType] = {}
+        for path, schema in zip(paths, pool.map(stored, paths), strict=True):
+            for field in schema:
+                merged[field.name] = _both(merged.get(field.name, field.type), field, path)
+    return checked(with_partitions(pa.schema(list(merged.items())), found))
+
+
+def _both(known: pa.DataType, field: pa.Field, path: str) -> pa.DataType:
+    both = wider_type(known, field.type)
+    if both is None:
+        raise SchemaMismatchError(
+            f"column {field.name!r} of the file {path!r} is {field.type}, but {known} in files before it, and no type "
+            "holds the values of both; declare one with schema=, or rewrite the files"
+        )
+    return both
 
 
 def _first_schema(found: Sequence[FoundFile], format: str, access: Access) -> pa.Schema:

@@ -77,7 +77,7 @@ class LiveFiles:
 
     def files(self, found: Sequence[FoundFile]) -> Files:
         """Bind some of the files as data."""
-        return Files(tuple(found), self.format, self.schema, self.access)
+        return Files(tuple(found), self.format, self.schema, self.access, more_will_come=True)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Read files as they arrive. A malformed record is an error."""

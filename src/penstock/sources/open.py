@@ -23,11 +23,14 @@ def open_data(
     version: int | None = None,
     snapshot: int | None = None,
     access: Access = LOCAL,
+    merge: bool = False,
 ) -> Bound:
     """Find files or read a table's metadata. Rows are read later."""
     if not one_of(format, TABLES):
         _refuse(version=version, snapshot=snapshot)
-        return open_files(paths, format, schema, access)
+        return open_files(paths, format, schema, access, merge)
+    if merge:
+        raise SourceError(f"format={format!r} has one schema for all files; leave merge_schema= out")
     if not isinstance(paths, (str, os.PathLike)):
         raise SourceError(f"format={format!r} takes the folder of one table; put tables together with union")
     data = _table(resolved(os.fspath(paths)), format, version, snapshot, access)

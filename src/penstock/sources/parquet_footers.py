@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from penstock.errors import SourceError
+from penstock.expr.decimals import of_digits
 from penstock.sources.footer_check import LeafColumn, checked_footer
 from penstock.sources.fragment import Fragment
 from penstock.sources.paths import FoundFile
@@ -23,6 +24,7 @@ from penstock.types.time import NANOSECONDS
 
 MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _TAIL = 1 << 16  # bytes of the first read
+_WIDEST = 16  # bytes of a decimal
 _WHOLE = ("int", "date", "timestamp", "duration")
 
 
@@ -238,6 +240,11 @@ def _value(raw: Any, physical: str, stored: pa.DataType, declared: pa.DataType) 
             return None if raw != raw else float(raw)  # noqa: PLR0124 - NaN, which old writers wrote
         case "string":
             return _text(raw)
+        case "decimal":
+            if isinstance(raw, bytes) and len(raw) > _WIDEST:
+                return None
+            digits = raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True)
+            return of_digits(digits, stored)
         case _:
             return None
 

@@ -18,7 +18,7 @@ from penstock.types.arrow import kind_of
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
 
-_PLAIN = frozenset({"bool", "int", "string"})
+_PLAIN = frozenset({"bool", "int", "string", "decimal"})
 
 
 def spark_filter(expr: Expr, schema: pa.Schema) -> SparkColumn | None:

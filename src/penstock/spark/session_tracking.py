@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.key_encoding import is_text, words_of
+from penstock.types.arrow import has_codes
 
 _SECRET = token_bytes(32)
 
@@ -106,6 +107,8 @@ def key_words(columns: Sequence[pa.Array], rows: int) -> list[np.ndarray]:
 
 def _words(column: pa.Array) -> list[np.ndarray]:
     plain = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_decimal(plain) and has_codes(plain):
+        return _words(column.cast(pa.string()))
     if not is_text(plain):
         return [words_of(column.dictionary_decode() if plain is not column.type else column)]
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()

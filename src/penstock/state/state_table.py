@@ -13,7 +13,8 @@ import pyarrow as pa
 from penstock.errors import StateError
 from penstock.runtime.buffers import indices, plain, values_view
 from penstock.runtime.hashing import hash_keys
-from penstock.runtime.key_encoding import is_text, words_of
+from penstock.runtime.key_encoding import words_of
+from penstock.types.arrow import has_codes
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def key_hashes(columns: Sequence[pa.Array]) -> np.ndarray:
     words, nulls = [], np.zeros(len(columns[0]), np.int64)
     for place, column in enumerate(columns):
         null = column.is_null().to_numpy(zero_copy_only=False)
-        found = _text_hashes(column) if is_text(column.type) else words_of(column)
+        found = _text_hashes(column) if has_codes(column.type) else words_of(column)
         words.append(np.where(null, np.int64(0), found))
         nulls |= null.astype(np.int64) << place
     return hash_keys(words, nulls)

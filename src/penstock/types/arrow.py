@@ -65,8 +65,10 @@ _PARAMETRIC = re.compile(
 _LISTS = {make(pa.null()).id: make for make in (pa.list_, pa.large_list)}
 _DICTIONARY = re.compile(r"dictionary<values=(\w+), indices=(u?int\d+), ordered=0>")  # as Arrow prints it
 _LIST = re.compile(r"(large_)?list\s*(?:<(?:item:)?(.+)>|\[(.+)\])")
+_SHORT_DECIMALS = {pa.decimal32(1, 0).id, pa.decimal64(1, 0).id}
 _DEEPEST = 32  # nesting depth of lists
-_DIGITS, _MOST_DIGITS = 38, 76  # of 128-bit and 256-bit decimals
+DIGITS, _MOST_DIGITS = 38, 76  # of 128-bit and 256-bit decimals
+FEW_DIGITS = 18  # of decimals that kernels compute with in 64 bits
 _DECIMAL = re.compile(r"decimal(128|256)?\s*[\[(]\s*(\d{1,2})\s*,\s*(-?\d{1,3})\s*[\])]")
 
 
@@ -87,7 +89,7 @@ def parse_type(text: str) -> pa.DataType:
     if name.count("list") <= _DEEPEST and (found := _LIST.fullmatch(name)):
         return (pa.large_list if found[1] else pa.list_)(parse_type(found[2] or found[3]))
     if (found := _DECIMAL.fullmatch(name)) and 0 < int(found[2]) <= _MOST_DIGITS:
-        wide = found[1] == "256" or int(found[2]) > _DIGITS
+        wide = found[1] == "256" or int(found[2]) > DIGITS
         return (pa.decimal256 if wide else pa.decimal128)(int(found[2]), int(found[3]))
     raise SchemaMismatchError(
         f"there is no type {text!r}; write one like 'int64', 'float64', 'string', 'bool', 'date', "
@@ -212,6 +214,8 @@ def plain_type(dtype: pa.DataType) -> pa.DataType:
         return plain_type(dtype.value_type)
     if isinstance(dtype, pa.ExtensionType):
         return plain_type(dtype.storage_type)
+    if dtype.id in _SHORT_DECIMALS:
+        return pa.decimal128(dtype.precision, dtype.scale)
     if not pa.types.is_dictionary(dtype):
         return _plain_inside(dtype)
     values = plain_type(dtype.value_type)
@@ -264,20 +268,29 @@ _KINDS = {
         ("date", (pa.date32(), pa.date64())),
         ("duration", (pa.duration("ns"),)),
         ("string", (pa.string(), pa.large_string())),
+        ("decimal", (pa.decimal128(1, 0),)),
     )
     for dtype in family
 }
 
 
 def kind_of(dtype: pa.DataType) -> str:
-    """Return the kind of a type: null bool int uint float timestamp date duration string, or other.
+    """Return the kind of a type: null bool int uint float decimal timestamp date duration string, or other.
 
-    A dictionary has the kind of its values.
+    A dictionary has the kind of its values. Decimals of 256 bits, or with a scale outside their digits, are other types.
 
     >>> kind_of(pa.dictionary(pa.int8(), pa.string()))
     'string'
     """
-    return _KINDS.get(value_type(dtype).id, "other")
+    plain = value_type(dtype)
+    kind = _KINDS.get(plain.id, "other")
+    return "other" if kind == "decimal" and not 0 <= plain.scale <= plain.precision else kind
+
+
+def has_codes(dtype: pa.DataType) -> bool:
+    """Return whether keys of a type are interned: texts, and decimals of more digits than a 64-bit word holds."""
+    kind = kind_of(dtype)
+    return kind == "string" or (kind == "decimal" and value_type(dtype).precision > FEW_DIGITS)
 
 
 def tick_unit(dtype: pa.DataType) -> str | None:

@@ -49,7 +49,7 @@ def beside(function, pairs, dtype=F64, **options):
 
 NUMBERS = {pa.int8(): I64, pa.uint16(): U64, pa.float32(): F64, BOOL: I64}
 ORDERED = [pa.int8(), U64, pa.float32(), BOOL, pa.string(), pa.date32(), pa.timestamp("ns", "UTC")]
-UNORDERED = [pa.binary(), pa.decimal128(9, 2), pa.list_(I64), pa.struct({"x": I64})]
+UNORDERED = [pa.binary(), pa.decimal256(50, 2), pa.list_(I64), pa.struct({"x": I64})]
 TYPES = [
     *((name, (given,), result) for name in ("sum", "product") for given, result in NUMBERS.items()),
     ("sum", (pa.duration("s"),), pa.duration("s")),

@@ -20,7 +20,9 @@ from penstock.expr.arithmetic import bounds
 from penstock.expr.evaluate import evaluator
 from penstock.expr.typing import type_of
 from penstock.loop.machine import is_text
-from penstock.types.arrow import from_physical, physical_values
+from penstock.types.arrow import from_physical, kind_of, physical_values
+
+_PRINTED_DIGITS = 6
 
 Compute = Callable[[pa.RecordBatch], pa.Array]
 Spared = Callable[[pa.RecordBatch, int], bool]
@@ -113,6 +115,10 @@ def _by_arrow(expr: ex.Expr, schema: pa.Schema) -> Compute | None:
             settings = dict(options)
             dtype = type_of(expr, schema)
             return None if run is None else lambda batch: run(_plain(batch, name), settings).cast(dtype)
+        case ex.Cast(arg=ex.Column(name=name), type=dtype) if is_text(dtype) and _prints(
+            schema.field(name).type
+        ):
+            return lambda batch: batch.column(name).cast(dtype)
         case ex.IsIn(arg=ex.Column(name=name), values=values):
             return _membership(name, values, schema)
         case ex.Call(function="eq" | "ne" | "lt" | "le" | "gt" | "ge" as function, args=args):
@@ -128,6 +134,11 @@ def member(struct: pa.StructArray, name: str) -> pa.Array:
     [2, None]
     """
     return pc.struct_field(struct, [struct.type.get_field_index(name)])
+
+
+def _prints(dtype: pa.DataType) -> bool:
+    """Whether Arrow prints decimals of a type without an exponent."""
+    return kind_of(dtype) == "decimal" and dtype.scale <= _PRINTED_DIGITS
 
 
 def _plain(batch: pa.RecordBatch, name: str) -> pa.Array:

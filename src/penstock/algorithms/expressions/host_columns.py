@@ -14,11 +14,14 @@ import pyarrow as pa
 
 from penstock.algorithms.expressions import calendar
 from penstock.algorithms.expressions.calls.catalogue import CALLS
+from penstock.algorithms.expressions.calls.decimals import fits_kernel
 from penstock.algorithms.hash_table.text_kernels import LONGEST_LITERAL
 from penstock.expr import nodes as ex
+from penstock.expr.decimals import is_exact
 from penstock.expr.interning import ordered
 from penstock.expr.typing import type_of
 from penstock.loop.machine import is_text, machine_type
+from penstock.types.arrow import has_codes
 
 MOST_TEXTS = 16
 MOST_NUMBERS = 64  # above it Arrow looks values up: a comparison per value would bloat the loop
@@ -114,6 +117,12 @@ class HostColumns:
             return expr
         return self._column(expr) if is_text(type_of(expr, self.source)) else self.value(expr)
 
+    def window_key(self, expr: ex.Expr) -> ex.Expr:
+        """Rewrite a key of panes: a decimal that no word holds becomes a text, which the runtime interns."""
+        dtype = type_of(self.flat(expr), self.source)
+        texts = has_codes(dtype) and not is_text(dtype)
+        return self._column(ex.Cast(self.flat(expr), pa.large_string())) if texts else self.key(expr)
+
     def argument(self, expr: ex.Expr) -> ex.Expr:
         """Rewrite an aggregate's argument: a column of any type stays; computed text becomes a host column."""
         return self.key(expr)
@@ -139,6 +148,8 @@ def _fits(expr: ex.Expr, schema: pa.Schema) -> bool:
         return True
     types = [type_of(node, schema) for node in (expr, *ex.children(expr))]
     if any(machine_type(dtype) is None for dtype in types):
+        return False
+    if any(map(is_exact, types)) and not fits_kernel(expr, types[0], types[1:]):
         return False
     if not isinstance(expr, ex.Call):
         return not (isinstance(expr, ex.IsIn) and len(expr.values) > MOST_NUMBERS)

@@ -11,15 +11,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from decimal import Decimal
 
 import pyarrow as pa
 
 from penstock.algorithms.expressions import calendar
+from penstock.algorithms.expressions.calls import decimals
 from penstock.algorithms.expressions.calls.catalogue import CALLS
 from penstock.algorithms.expressions.cells import Cell, is_true, narrow, negate
 from penstock.algorithms.expressions.scope import Lowered, Scope, choose, computed_type
 from penstock.errors import UnsupportedError
 from penstock.expr import nodes as ex
+from penstock.expr.decimals import digits_of, is_exact
 from penstock.expr.interning import ordered
 from penstock.loop.nodes import BOOL, F64, I64, Type, Unary, Value, const
 from penstock.loop.numbers import limits
@@ -105,6 +108,8 @@ class Lowering(Scope):
     def _cast(self, cell: Cell, source: pa.DataType, target: pa.DataType) -> Cell:
         if source == target:
             return cell
+        if is_exact(source) or is_exact(target):
+            return decimals.converted(self, cell, source, target)
         goal = computed_type(target)
         if calendar.is_temporal(source) and calendar.is_temporal(target):
             value = calendar.rescale(cell.value.to(I64), source, target)
@@ -131,5 +136,7 @@ class Lowering(Scope):
         machine = computed_type(dtype)
         if value is None:
             return Cell(const(0, machine), const(False, BOOL))
+        if isinstance(value, Decimal):
+            return Cell(self.k.literal(digits_of(value, dtype), machine))
         assert isinstance(value, int | float), f"{type(value).__name__} is no physical value of {dtype}"
         return Cell(self.k.literal(value, machine))

@@ -12,7 +12,8 @@ from penstock.algorithms.hash_table.keys import HashKeys
 from penstock.loop.abi import KEYS, NEED_KEYS, STATUS, WORDS, numbered
 from penstock.runtime.buffers import to_arrow
 from penstock.runtime.kernels import Call, TextKernels
-from penstock.runtime.key_encoding import is_text, values_of, words_of
+from penstock.runtime.key_encoding import values_of, words_of
+from penstock.types.arrow import has_codes
 
 
 class Indexer:
@@ -47,8 +48,8 @@ class Indexer:
     def _component(self, place: int, dtype: pa.DataType) -> pa.Array:
         words = self._keys.words[place][: len(self)]
         there = (self._keys.nulls[: len(self)] >> place) & 1 == 0
-        if is_text(dtype):
-            return self._texts[place].decode(np.where(there, words, -1), pa.large_string())
+        if has_codes(dtype):
+            return self._texts[place].decode(np.where(there, words, -1), _decoded(dtype))
         return to_arrow(values_of(words, dtype), there, dtype)
 
 
@@ -67,6 +68,10 @@ def numbers_of(
     return numbers
 
 
+def _decoded(dtype: pa.DataType) -> pa.DataType:
+    return dtype if pa.types.is_decimal(dtype) else pa.large_string()
+
+
 def _words(array: pa.Array, texts: Interner) -> np.ndarray:
     """The key words of a column; those of nulls are undefined."""
-    return texts.encode(array).astype(np.int64) if is_text(array.type) else words_of(array)
+    return texts.encode(array).astype(np.int64) if has_codes(array.type) else words_of(array)

@@ -45,6 +45,8 @@ class Interner:
         """The code of each text, -1 for null; new texts are added."""
         if pa.types.is_dictionary(array.type):
             return self._encode_dictionary(array)
+        if pa.types.is_decimal(array.type):
+            array = array.cast(pa.large_string())
         codes = np.empty(len(array), np.int32)
         arguments = _text_arguments(array)
         call = self._kernel(pa.types.is_large_string(array.type), "validity" in arguments)

@@ -23,7 +23,7 @@ from penstock.loop.abi import (
     numbered,
 )
 from penstock.loop.nodes import I128, Type
-from penstock.runtime.buffers import filled, numpy_type, to_arrow, values_view, words_per_cell
+from penstock.runtime.buffers import column_type, filled, numpy_type, to_arrow, values_view, words_per_cell
 from penstock.runtime.kernels import Call, TextKernels
 from penstock.runtime.stage import KernelOverflowError
 from penstock.state.state_table import complete
@@ -212,7 +212,7 @@ class KeyedTable:
         if not self._outputs:
             made = {name: np.empty(self._room, np.int64) for name in ("out_key", "out_first", "out_last")}
             for output in kernel.outputs:
-                made[output.values] = np.empty(self._room, numpy_type(output.type))
+                made[output.values] = np.empty(self._room, column_type(output.type))
                 if output.valid is not None:
                     made[output.valid] = np.empty(self._room, np.uint8)
             self._outputs = made

@@ -17,7 +17,7 @@ from penstock.algorithms.monoids.products import (
     signed_product,
     unsigned_product,
 )
-from penstock.algorithms.monoids.sums import count, float_sum, integer_sum, present
+from penstock.algorithms.monoids.sums import count, float_sum, integer_sum, long_sum, present
 
 __all__ = [
     "Hasty",
@@ -35,6 +35,7 @@ __all__ = [
     "integer_product",
     "integer_sum",
     "least",
+    "long_sum",
     "moments",
     "present",
     "scaled_product",

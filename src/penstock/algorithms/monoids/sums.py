@@ -6,7 +6,7 @@ import math
 
 from penstock.algorithms.monoids.base import Combine, Monoid, Prefix, StateField, Values, two_sum
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, F64, I64, I128, U8, Type, Unary, Value, const
+from penstock.loop.nodes import BOOL, F64, I64, I128, U8, Binary, Type, Unary, Value, const
 
 
 def present() -> Monoid:
@@ -45,6 +45,27 @@ def integer_sum(wide: bool) -> Monoid:
         guarded=not wide,
         prefix=_exact_prefix(goal, lambda k, state, values: (state[0] + values[0].to(goal),)),
     )
+
+
+def long_sum() -> Monoid:
+    """An exact sum of 128-bit integers: of their upper words, and of their lower ones, each in 128 bits."""
+    return Monoid(
+        "long_sum",
+        (StateField(I128, 0), StateField(I128, 0)),
+        lambda k, state, values: _each(k, "add", state, _halves(k, values[0])),
+        lambda k, a, b: _each(k, "add", a, b),
+        remove=lambda k, state, values: _each(k, "sub", state, _halves(k, values[0])),
+        take=lambda k, a, b: _each(k, "sub", a, b),
+    )
+
+
+def _halves(k: KernelBuilder, value: Value) -> Values:
+    whole = k.var("whole", value.to(I128))
+    return Binary("shr", whole, const(64, I128)), Binary("and", whole, const((1 << 64) - 1, I128))
+
+
+def _each(k: KernelBuilder, op: str, a: Values, b: Values) -> Values:
+    return tuple(Binary(op, x, y) for x, y in zip(a, b, strict=True))
 
 
 def _difference(k: KernelBuilder, a: Values, b: Values) -> Values:

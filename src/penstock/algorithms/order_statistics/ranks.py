@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.sort.sorting import Sorter
-from penstock.runtime.buffers import indices, plain, to_arrow, values_view
+from penstock.runtime.buffers import PAIR, indices, plain, to_arrow, values_view
 
 _Values = TypeVar("_Values")
 
@@ -63,6 +63,8 @@ def _numbered(column: pa.Array, sorter: Sorter) -> tuple[np.ndarray, pa.Array]:
     if pa.types.is_string(dtype) or pa.types.is_large_string(dtype):
         return _of_texts(column)
     values = _numbers(column)
+    if values.dtype == PAIR:
+        return _of_pairs(values, dtype)
     narrow = _narrowly(values, np.int64)
     if narrow is not None:
         return narrow[0], to_arrow(narrow[1], None, dtype)
@@ -104,6 +106,18 @@ def _ordered_words(values: np.ndarray, sorter: Sorter) -> np.ndarray:
         flipped: np.ndarray = (values ^ np.uint64(1 << 63)).view(np.int64)
         return flipped
     return values.astype(np.int64, copy=False)
+
+
+def _of_pairs(values: np.ndarray, dtype: pa.DataType) -> tuple[np.ndarray, pa.Array]:
+    """Rank decimals of two words: by the upper one, then by the lower one without its sign."""
+    words = values.view(np.int64).reshape(-1, 2)
+    order = np.lexsort((words[:, 0].view(np.uint64), words[:, 1]))
+    ordered = words[order]
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.cumsum(new) - 1
+    return ranks, to_arrow(np.ascontiguousarray(values[order[new]]), None, dtype)
 
 
 def _of_texts(column: pa.Array) -> tuple[np.ndarray, pa.Array]:

@@ -13,8 +13,10 @@ from penstock.algorithms.partials.custom import custom_monoid
 from penstock.algorithms.partials.needs import MOMENTS, Partial
 from penstock.errors import UnsupportedError
 from penstock.expr import nodes as ex
+from penstock.expr.decimals import TOTAL_DIGITS, is_exact
 from penstock.loop.machine import is_text, machine_type
 from penstock.loop.nodes import BOOL, I64, U8, Type, Value, const
+from penstock.types.arrow import DIGITS, FEW_DIGITS
 
 _IN_ORDER = ("first", "last")
 
@@ -40,6 +42,9 @@ def monoid_of(partial: Partial, types: Sequence[pa.DataType], wide: bool) -> Mon
             (arg,) = partial.args
             assert isinstance(arg, ex.Column)
             return monoids.text_extreme(arg.name, largest=partial.kind == "greatest")
+        case "sum" if is_exact(types[0]) and types[0].precision > FEW_DIGITS:
+            sure = types[0].precision + TOTAL_DIGITS <= DIGITS
+            return monoids.integer_sum(wide=True) if sure else monoids.long_sum()
         case _:
             return _by_machine_type(partial.kind, [_machine(partial, dtype) for dtype in types], wide)
 

@@ -13,13 +13,15 @@ from penstock.algorithms.partials.custom import result_cell
 from penstock.algorithms.partials.needs import MayBeNull, Partial, counted, flag_of, largest, value_of
 from penstock.algorithms.partials.statistics import STATISTICS
 from penstock.expr.aggregates import AGGREGATES
+from penstock.expr.decimals import MORE_DIGITS, is_exact
 from penstock.ir.nodes import Reduction
 from penstock.loop.build import KernelBuilder
 from penstock.loop.machine import machine_type
-from penstock.loop.nodes import F64, I32, I64, I128, U64, Bitcast, Type, Value, select
+from penstock.loop.nodes import F64, I32, I64, I128, U64, Binary, Bitcast, Type, Unary, Value, const, select
 from penstock.loop.numbers import limits
 
 _BITS_OF_2_52 = 0x433 << 52
+_LOW_WORD = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Finish:
             return Cell(self._state(counted(reduction, self.may_be_null))[0])
         state = self._state(value_of(reduction))
         match reduction.function:
+            case "mean" if is_exact(dtype):
+                return self._exact_mean(state, self._state(counted(reduction, self.may_be_null))[0], dtype)
             case "mean":
                 return self._mean(state, self._state(counted(reduction, self.may_be_null))[0])
             case "sum":
@@ -63,6 +67,8 @@ class Finish:
         return None if flag is None else self._state(flag)[0].ne(0)
 
     def _sum(self, state: tuple[Value, ...], dtype: pa.DataType, valid: Value | None) -> Value:
+        if is_exact(dtype):
+            return self._exact_sum(state, dtype, valid)
         if len(state) == 2:
             return compensated_total(state)
         goal = machine_type(dtype)
@@ -78,6 +84,43 @@ class Finish:
         total = compensated_total(state) if len(state) == 2 else state[0].to(F64)
         return Cell(total.div(_as_float(count)), count.ne(0))
 
+    def _exact_sum(self, state: tuple[Value, ...], dtype: pa.DataType, valid: Value | None) -> Value:
+        """Read a sum of decimals; one of more digits than the type has is an error."""
+        total = state[0].to(I128)
+        if len(state) == 2:
+            high, total = _joined(self.k, state)
+            self._fail_where((high < -(1 << 63)) | (high >= 1 << 63), valid)
+        total = self.k.var("total", total)
+        most = const(10**dtype.precision, I128)
+        self._fail_where((total >= most) | (total <= Unary("neg", most)), valid)
+        return total.to(machine_type(dtype) or I128)
+
+    def _fail_where(self, condition: Value, valid: Value | None) -> None:
+        self.fail(condition if valid is None else condition & valid)
+
+    def _exact_mean(self, state: tuple[Value, ...], count: Value, dtype: pa.DataType) -> Cell:
+        """Divide a sum of decimals, and round halves away from zero."""
+        k, many = self.k, self.k.var("many", count.to(I128))
+        negative = k.var("negative", state[0] < const(0, state[0].type))
+        if len(state) == 2:
+            high, low = _joined(k, state)
+            negative = k.var("negative", high < 0)
+            whole, rest = _divided(k, high, low, negative, many)
+        else:
+            size = k.var("size", Unary("abs", state[0].to(I128)))
+            whole = k.var("whole", size.div(many))
+            rest = size - whole * many
+        scale = 10**MORE_DIGITS
+        rest = k.var("rest", rest * scale)
+        more = k.var("more", rest.div(many))
+        left = k.var("left", rest - more * many)
+        most = const(10 ** (dtype.precision - MORE_DIGITS), I128)
+        self._fail_where(whole >= most, count.ne(0))
+        digits = k.var("digits", whole * scale + more + (left >= many - left).to(I128))
+        self._fail_where(digits >= const(10**dtype.precision, I128), count.ne(0))
+        value = select(negative, Unary("neg", digits), digits)
+        return Cell(value.to(machine_type(dtype) or I128), count.ne(0))
+
     def _custom(self, reduction: Reduction, state: tuple[Value, ...]) -> Cell:
         definition = value_of(reduction).definition
         assert definition is not None
@@ -91,6 +134,27 @@ class Finish:
         value, beyond = read(state)
         self.fail(beyond)
         return value
+
+
+def _joined(k: KernelBuilder, state: tuple[Value, ...]) -> tuple[Value, Value]:
+    """The upper words of a long sum, and the sum in 128 bits, which is right if the upper words fit 64."""
+    high = k.var("high", state[0] + Binary("shr", state[1], const(64, I128)))
+    low = Binary("and", state[1], const(_LOW_WORD, I128))
+    return high, k.var("low", Binary("or", Binary("shl", high, const(64, I128)), low))
+
+
+def _divided(
+    k: KernelBuilder, high: Value, joined: Value, negative: Value, many: Value
+) -> tuple[Value, Value]:
+    """Divide the size of a long sum by a count, word by word: the quotient and the rest."""
+    low = k.var("low", Binary("and", joined, const(_LOW_WORD, I128)))
+    borrow = low.ne(0).to(I128)
+    top = k.var("top", select(negative, Unary("neg", high) - borrow, high))
+    rest = select(negative, Binary("and", Unary("neg", low), const(_LOW_WORD, I128)), low)
+    first = k.var("first", top.div(many))
+    carried = k.var("carried", Binary("shl", top - first * many, const(64, I128)) + rest)
+    second = k.var("second", carried.div(many))
+    return k.var("whole", Binary("shl", first, const(64, I128)) + second), carried - second * many
 
 
 def _as_float(count: Value) -> Value:

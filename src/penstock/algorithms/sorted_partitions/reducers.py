@@ -22,7 +22,7 @@ from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.errors import OverflowError
 from penstock.loop.abi import ERRORS, WORDS
 from penstock.loop.nodes import Type
-from penstock.runtime.buffers import filled, indices, numpy_type, plain, room, to_arrow
+from penstock.runtime.buffers import column_type, filled, indices, plain, room, to_arrow
 from penstock.runtime.kernels import OutputCall
 from penstock.runtime.stage import KernelOverflowError
 from penstock.runtime.threads import run_on_threads
@@ -156,7 +156,7 @@ def parts(frames: int, rows: int, most: int) -> list[tuple[int, int]]:
 def _outputs(call: OutputCall, frames: int) -> dict[str, np.ndarray]:
     made: dict[str, np.ndarray] = {}
     for output in call.outputs:
-        made[output.values] = room(frames, numpy_type(output.type))
+        made[output.values] = room(frames, column_type(output.type))
         if output.valid is not None:
             made[output.valid] = room(frames, np.uint8)
     return made

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from decimal import Decimal
 from functools import reduce
 from operator import and_, or_
 
@@ -29,6 +31,7 @@ _ARITHMETIC: dict[type[exp.Expression], Callable[[Expr, Expr], Expr]] = {
     exp.Xor: lambda a, b: a ^ b,
     exp.Pow: lambda a, b: a**b,
 }
+_POINT = re.compile(r"\d*\.\d*")  # of which the parser has checked that there is a digit
 _CONNECTORS: dict[type[exp.Expression], Callable[[Expr, Expr], Expr]] = {exp.And: and_, exp.Or: or_}
 _COMPARISONS: dict[type[exp.Expression], Callable[[Expr, Expr], Expr]] = {
     exp.EQ: lambda a, b: a == b,
@@ -65,9 +68,9 @@ class Translator:
     def __call__(self, node: exp.Expression) -> Expr:
         """Translate a node and its children."""
         if isinstance(node, exp.And | exp.Or):  # without recursion: chains may have thousands of operands
-            return reduce(_CONNECTORS[type(node)], map(self, _operands(node)))
+            return reduce(_CONNECTORS[type(node)], map(self, _chained(node)))
         if type(node) in _ARITHMETIC:
-            return _ARITHMETIC[type(node)](self(node.this), self(node.expression))
+            return _ARITHMETIC[type(node)](*self._operands(node))
         if type(node) in _COMPARISONS:
             return _COMPARISONS[type(node)](*self._alike(node.this, node.expression))
         match node:
@@ -84,11 +87,12 @@ class Translator:
             case exp.Not():
                 return ~self(node.this)
             case exp.Div():
-                return scalars.divided(self(node.this), self(node.expression), self.names)
+                return scalars.divided(*self._operands(node), self.names)
             case exp.IntDiv():
-                return scalars.whole_divided(self(node.this), self(node.expression), self.names)
+                return scalars.whole_divided(*self._operands(node), self.names)
             case exp.Mod():
-                return self(node.this).remainder(self(node.expression))
+                a, b = self._operands(node)
+                return a.remainder(b)
             case exp.Interval():
                 return lit(as_timedelta(interval(node, self.text), self.text, node))
             case _:
@@ -157,7 +161,21 @@ class Translator:
     def _like(self, first: exp.Expression, a: Expr, second: exp.Expression) -> tuple[Expr, Expr]:
         """Translate the second side only: a node compared with several others is translated once."""
         b = self(second)
-        return self._as_time(first, a, b), self._as_time(second, b, a)
+        return self._as_kind(first, a, b), self._as_kind(second, b, a)
+
+    def _operands(self, node: exp.Expression) -> tuple[Expr, Expr]:
+        """Translate two operands; a number written with a point is a decimal beside a decimal."""
+        a, b = self(node.this), self(node.expression)
+        return self._as_decimal(node.this, a, b), self._as_decimal(node.expression, b, a)
+
+    def _as_kind(self, node: exp.Expression, own: Expr, other: Expr) -> Expr:
+        return self._as_time(node, self._as_decimal(node, own, other), other)
+
+    def _as_decimal(self, node: exp.Expression, own: Expr, other: Expr) -> Expr:
+        written = _written_with_point(node)
+        if written is None or kind_of(self.names.type_of(other) or pa.null()) != "decimal":
+            return own
+        return lit(Decimal(written))
 
     def _as_time(self, node: exp.Expression, own: Expr, other: Expr) -> Expr:
         dtype = self.names.type_of(other)
@@ -213,7 +231,9 @@ class Translator:
     def _cast(self, node: exp.Cast) -> Expr:
         name, dtype = type_named(node.args["to"])
         if dtype is None:
-            raise self.text.error(f"there is no cast to {quoted(name)}; {TYPE_NAMES}", node)
+            sizes = node.args["to"].args.get("expressions")
+            hint = "types but decimals have no sizes here, write varchar without one; " if sizes else ""
+            raise self.text.error(f"there is no cast to {quoted(name)}; {hint}{TYPE_NAMES}", node)
         if kind_of(dtype) in ("timestamp", "date") and _instant_text(node.this):
             instant = _instant(str(node.this.this), node, self.text, getattr(dtype, "tz", None) is not None)
             exact = lit(instant.date() if pa.types.is_date(dtype) else instant)
@@ -232,7 +252,7 @@ class Translator:
         return aggregates.made(reduction, self.inside())
 
 
-def _operands(node: exp.And | exp.Or) -> list[exp.Expression]:
+def _chained(node: exp.And | exp.Or) -> list[exp.Expression]:
     """List the operands of a chain of one connector, first to last."""
     found: list[exp.Expression] = []
     operand: exp.Expression = node
@@ -244,6 +264,13 @@ def _operands(node: exp.And | exp.Or) -> list[exp.Expression]:
 
 def _is_number(node: exp.Expression) -> bool:
     return isinstance(node, exp.Literal) and not node.is_string
+
+
+def _written_with_point(node: exp.Expression) -> str | None:
+    """Return the digits and the sign of a number with a point and without an exponent; None for anything else."""
+    inner = node.this if isinstance(node, exp.Neg) else node
+    text = str(inner.this) if _is_number(inner) else ""
+    return f"{'-' * isinstance(node, exp.Neg)}{text}" if _POINT.fullmatch(text) else None
 
 
 def _number(node: exp.Expression, text: Text) -> int | float:

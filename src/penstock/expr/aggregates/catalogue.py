@@ -33,7 +33,7 @@ _SUMS = (
     AggregateFunction(
         "count", 0, 1, "nothing or any column", rules.number, definitions.count, invertible=True
     ),
-    AggregateFunction("mean", 1, 1, _NUMBER, rules.real, definitions.mean, invertible=True),
+    AggregateFunction("mean", 1, 1, _NUMBER, rules.average, definitions.mean, invertible=True),
     AggregateFunction("product", 1, 1, _NUMBER, rules.multiple, definitions.product),
 )
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from penstock.expr import decimals
 from penstock.expr.aggregates.function import AggregateFunction, Rows, Settings, Types, known
 from penstock.expr.arithmetic import fit
 from penstock.expr.comparison import order_key
@@ -51,6 +52,8 @@ def total(rows: Rows, types: Types, result: pa.DataType, settings: Settings) -> 
     values = known(rows)
     if not values:
         return None
+    if decimals.is_exact(result):
+        return decimals.total(values, result)
     return (
         float_sum(values)
         if kind_of(result) == "float"
@@ -62,10 +65,12 @@ def count(rows: Rows, types: Types, result: pa.DataType, settings: Settings) -> 
     return sum(all(value is not None for value in row) for row in rows)
 
 
-def mean(rows: Rows, types: Types, result: pa.DataType, settings: Settings) -> float | None:
+def mean(rows: Rows, types: Types, result: pa.DataType, settings: Settings) -> Any:
     values = known(rows)
     if not values:
         return None
+    if decimals.is_exact(result):
+        return decimals.mean(values, result)
     if kind_of(types[0]) != "float":
         return float(Fraction(sum(map(int, values)), len(values)))
     special = _special(values)

@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import ExpressionTypeError
+from penstock.expr import decimals
 from penstock.expr.nodes import Options
-from penstock.expr.rules import NUMBER_KINDS
+from penstock.expr.rules import REAL_KINDS
 from penstock.types.arrow import kind_of
 from penstock.types.duration import is_whole
 
@@ -109,7 +110,9 @@ def known(rows: Rows) -> list[Any]:
 
 
 def total(types: Types, settings: Settings) -> pa.DataType | None:
-    """Widen numbers to 64 bits; sums of durations are durations."""
+    """Widen numbers to 64 bits; decimals by ten digits; sums of durations are durations."""
+    if decimals.is_exact(types[0]):
+        return decimals.total_type(types[0])
     return types[0] if kind_of(types[0]) == "duration" else multiple(types, settings)
 
 
@@ -120,7 +123,7 @@ def multiple(types: Types, settings: Settings) -> pa.DataType | None:
             return pa.int64()
         case "uint":
             return pa.uint64()
-        case "float":
+        case "float" | "decimal":
             return pa.float64()
         case _:
             return None
@@ -133,7 +136,12 @@ def number(types: Types, settings: Settings) -> pa.DataType | None:
 
 def real(types: Types, settings: Settings) -> pa.DataType | None:
     """Return float64 for numbers."""
-    return pa.float64() if all(kind_of(dtype) in NUMBER_KINDS for dtype in types) else None
+    return pa.float64() if all(kind_of(dtype) in REAL_KINDS for dtype in types) else None
+
+
+def average(types: Types, settings: Settings) -> pa.DataType | None:
+    """Return float64 for numbers, and for decimals a decimal with four more digits."""
+    return decimals.mean_type(types[0]) if decimals.is_exact(types[0]) else real(types, settings)
 
 
 def truth(types: Types, settings: Settings) -> pa.DataType | None:

@@ -14,7 +14,7 @@ from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.loop.abi import ERRORS, WORDS, numbered
 from penstock.operators.joins.held_sides import HeldSides
 from penstock.operators.joins.results import Waits
-from penstock.runtime.buffers import longer, numpy_type, to_arrow, words_per_cell
+from penstock.runtime.buffers import column_type, longer, numpy_type, to_arrow, words_per_cell
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, KernelOverflowError
 from penstock.runtime.time_limits import moved
 
@@ -91,7 +91,7 @@ class IncrementalRolling:
         self._make_room(len(self.sides.words["first"]), store.end)
         results: dict[str, np.ndarray] = {}
         for output in kernel.outputs:
-            results[output.values] = np.empty(len(keys) or 1, numpy_type(output.type))
+            results[output.values] = np.empty(len(keys) or 1, column_type(output.type))
             results[output.valid or ""] = np.empty(len(keys) or 1, np.uint8)
         given = {
             "head": self.head,

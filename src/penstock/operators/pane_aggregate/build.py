@@ -22,7 +22,7 @@ from penstock.operators.rows.build import filter_alone
 from penstock.physical import nodes as ph
 from penstock.physical.specialise import PaneProfile, specialise
 from penstock.runtime.adapt.controller import Controller
-from penstock.runtime.buffers import numpy_type
+from penstock.runtime.buffers import column_type
 from penstock.runtime.kernels import Call, KernelCall, OutputCall, ResultColumn, RowsCall
 from penstock.runtime.session import Context
 from penstock.runtime.variants import Variants
@@ -186,7 +186,7 @@ class CompiledVariant:
 def _written(kernel: Kernel) -> tuple[tuple[str, np.dtype], ...]:
     """Return the columns that a kernel writes."""
     buffers = (param for param in kernel.params if isinstance(param, Buffer) and param.name.startswith("out"))
-    return tuple((buffer.name, numpy_type(buffer.type)) for buffer in buffers)
+    return tuple((buffer.name, column_type(buffer.type)) for buffer in buffers)
 
 
 def _given(expr: ex.Expr | None) -> tuple[ex.Expr, ...]:

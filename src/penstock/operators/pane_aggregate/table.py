@@ -16,7 +16,7 @@ from penstock.loop.nodes import I128
 from penstock.operators.pane_aggregate.fragments import Fragments, continued, take_cells
 from penstock.operators.pane_aggregate.program import StateSpec
 from penstock.runtime.buffer_pool import APART, PAGE
-from penstock.runtime.buffers import LARGE, TOO_LARGE, filled, numpy_type, rooms, words_per_cell
+from penstock.runtime.buffers import LARGE, TOO_LARGE, fill_cells, filled, numpy_type, rooms, words_per_cell
 from penstock.runtime.hashing import bucket_count, bucket_of, buckets_for, empty_bucket, hash_words
 
 _FEW = 8  # drop in place if at most one slot in _FEW is dropped and capacity is at most _FEW times the slots
@@ -186,7 +186,7 @@ class PaneTable:
         if not self.dirty:
             return
         for state, spec in zip(states, self.specs, strict=True):
-            state[: self.slots * columns * words_per_cell(spec.type)] = spec.identity
+            fill_cells(state[: self.slots * columns * words_per_cell(spec.type)], spec.type, spec.identity)
 
     def _resize_panes(self, capacity: int) -> None:
         panes = np.zeros(capacity, np.int64)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
-from penstock.runtime.buffers import numpy_type, room
+from penstock.runtime.buffers import column_type, room
 from penstock.runtime.column_addresses import ColumnAddresses, ColumnLayout
 from penstock.runtime.kernels import OutputCall
 from penstock.runtime.ring import LoopCall
@@ -42,7 +42,7 @@ class BoundRows:
         self.kernel, self.layout, self.nullable, self._call = kernel, layout, nullable, kernel.call
         self._head = np.zeros(WORDS, np.int64)
         self._loop: tuple[LoopCall, dict[str, np.ndarray]] | None = None
-        written = {output.values: numpy_type(output.type) for output in kernel.outputs}
+        written = {output.values: column_type(output.type) for output in kernel.outputs}
         written |= {output.valid: np.dtype(np.uint8) for output in kernel.outputs if output.valid is not None}
         if filters:
             written["out_row"] = np.dtype(np.int64)

@@ -14,7 +14,7 @@ from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.hash_table.interner import MOST_TEXT, Interner
 from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
 from penstock.operators.rows.bound_rows import BoundRows
-from penstock.runtime.buffers import indices, numpy_type, room, to_arrow
+from penstock.runtime.buffers import column_type, indices, room, to_arrow
 from penstock.runtime.column_addresses import ColumnAddresses, ColumnLayout
 from penstock.runtime.engine import MOST_TASK_ROWS
 from penstock.runtime.implied_times import implied_times
@@ -216,7 +216,7 @@ class RowsStage:
         rows = batch.num_rows
         outputs: dict[str, np.ndarray] = {"out_row": room(rows)}
         for output in kernel.outputs:
-            outputs[output.values] = room(rows, numpy_type(output.type))
+            outputs[output.values] = room(rows, column_type(output.type))
             if output.valid is not None:
                 outputs[output.valid] = room(rows, np.uint8)
         head = np.zeros(WORDS, np.int64)

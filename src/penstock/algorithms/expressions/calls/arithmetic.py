@@ -8,9 +8,11 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from penstock.algorithms.expressions import calendar
+from penstock.algorithms.expressions.calls import decimals
 from penstock.algorithms.expressions.cells import Cell, both, narrow
 from penstock.algorithms.expressions.scope import Rule, Scope
 from penstock.expr import nodes as ex
+from penstock.expr.decimals import is_exact
 from penstock.loop.machine import embeds
 from penstock.loop.nodes import (
     BOOL,
@@ -37,6 +39,8 @@ def _arithmetic(op: str) -> Rule:
         dtype = scope.type_of(call)
         if calendar.is_temporal(dtype):
             return _temporal(op, scope, call, dtype)
+        if is_exact(dtype):
+            return decimals.arithmetic(op, scope, call)
         goal = scope.machine_of(call)
         a, b = (scope.lower(arg) for arg in call.args)
         valid = both(a, b)
@@ -126,6 +130,8 @@ def _in_unit_of(scope: Scope, arg: ex.Expr, dtype: pa.DataType) -> Cell:
 
 
 def _divide(scope: Scope, call: ex.Call) -> Cell:
+    if is_exact(scope.type_of(call)):
+        return decimals.quotient(scope, call)
     a, b = (scope.lower(arg) for arg in call.args)
     return Cell(a.value.to(F64).div(_divisor(b.value)), both(a, b))
 
@@ -143,6 +149,8 @@ def _known(value: Value) -> Value:
 
 
 def _floordiv(scope: Scope, call: ex.Call) -> Cell:
+    if is_exact(scope.type_of(call)):
+        return decimals.division("floordiv", scope, call)
     goal = scope.machine_of(call)
     a, b = (scope.lower(arg) for arg in call.args)
     if goal.is_float:
@@ -151,6 +159,8 @@ def _floordiv(scope: Scope, call: ex.Call) -> Cell:
 
 
 def _modulo(scope: Scope, call: ex.Call) -> Cell:
+    if is_exact(scope.type_of(call)):
+        return decimals.division("mod", scope, call)
     goal = scope.machine_of(call)
     a, b = (scope.lower(arg) for arg in call.args)
     if not goal.is_float:
@@ -167,6 +177,8 @@ def _quotient(scope: Scope, call: ex.Call) -> Cell:
 
 
 def _remainder(scope: Scope, call: ex.Call) -> Cell:
+    if is_exact(scope.type_of(call)):
+        return decimals.division("remainder", scope, call)
     goal = scope.machine_of(call)
     a, b = (scope.lower(arg) for arg in call.args)
     if goal.is_float:
@@ -229,6 +241,8 @@ def _absolute(scope: Scope, call: ex.Call) -> Cell:
 
 
 def _sign(scope: Scope, call: ex.Call) -> Cell:
+    if is_exact(scope.type_of(call.args[0])):
+        return decimals.sign(scope, call)
     goal = scope.machine_of(call)
     a = scope.lower(call.args[0])
     if a.value.type.kind in ("uint", "bool"):

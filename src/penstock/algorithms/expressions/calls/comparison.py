@@ -8,10 +8,12 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from penstock.algorithms.expressions import calendar
+from penstock.algorithms.expressions.calls import decimals
 from penstock.algorithms.expressions.cells import Cell, both, equal, less, negate
 from penstock.algorithms.expressions.scope import Rule, Scope
 from penstock.errors import UnsupportedError
 from penstock.expr import nodes as ex
+from penstock.expr.decimals import is_exact
 from penstock.loop import numbers
 from penstock.loop.machine import embeds, is_text
 from penstock.loop.nodes import BOOL, F32, F64, I32, I64, I128, Literal, Type, Value, const
@@ -25,7 +27,10 @@ def _comparison(test: Callable[[Value, Value], Value]) -> Rule:
         if is_text(left) or is_text(right):
             return _text_comparison(scope, call)
         a, b = (scope.lower(arg) for arg in call.args)
-        x, y = _comparable(scope, a.value, b.value, left, right)
+        if is_exact(left) and is_exact(right):
+            x, y = decimals.aligned(scope, a.value, b.value, (left, right))
+        else:
+            x, y = _comparable(scope, a.value, b.value, left, right)
         return Cell(test(x, y), both(a, b))
 
     return lower

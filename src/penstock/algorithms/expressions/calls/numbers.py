@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+from penstock.algorithms.expressions.calls import decimals
 from penstock.algorithms.expressions.cells import Cell
 from penstock.algorithms.expressions.scope import Rule, Scope
 from penstock.expr import nodes as ex
+from penstock.expr.decimals import is_exact
 from penstock.loop.nodes import F64, Unary, Value, const, select
 
 _ALL_WHOLE = float(1 << 52)  # doubles from here on have no fraction
@@ -22,6 +24,8 @@ def _real(op: str) -> Rule:
 
 def _rounding(op: str) -> Rule:
     def lower(scope: Scope, call: ex.Call) -> Cell:
+        if is_exact(scope.type_of(call)):
+            return decimals.rounding(op, scope, call)
         a = scope.lower(call.args[0])
         if not a.value.type.is_float:
             return Cell(a.value.to(scope.machine_of(call)), a.valid)
@@ -32,18 +36,20 @@ def _rounding(op: str) -> Rule:
 
 def _round(scope: Scope, call: ex.Call) -> Cell:
     """Round half away from zero to some decimals; integers stay as they are."""
+    if is_exact(scope.type_of(call)):
+        return decimals.rounding("round", scope, call)
     a = scope.lower(call.args[0])
     if not a.value.type.is_float:
         return Cell(a.value.to(scope.machine_of(call)), a.valid)
-    decimals = dict(call.options).get("decimals", 0)
-    assert isinstance(decimals, int)
-    scale = 10.0 ** abs(decimals)
+    places = dict(call.options).get("decimals", 0)
+    assert isinstance(places, int)
+    scale = 10.0 ** abs(places)
     source = scope.k.var("x", a.value.to(F64))
-    x = scope.k.var("scaled", source * scale if decimals >= 0 else source.div(scale))
+    x = scope.k.var("scaled", source * scale if places >= 0 else source.div(scale))
     rounded = _half_away(scope, x)
-    back = rounded.div(const(scale, F64)) if decimals >= 0 else rounded * scale
+    back = rounded.div(const(scale, F64)) if places >= 0 else rounded * scale
     # Already whole, infinite or NaN: scaling back would only lose precision.
-    done = ~(Unary("abs", x) < (_ALL_WHOLE if decimals >= 0 else math.inf))
+    done = ~(Unary("abs", x) < (_ALL_WHOLE if places >= 0 else math.inf))
     return Cell(select(done, source, back), a.valid)
 
 

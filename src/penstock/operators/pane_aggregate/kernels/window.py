@@ -51,7 +51,7 @@ class WindowInputs:
         set_field = object.__setattr__
         set_field(self, "host", host)
         keys = (*self.op.keys, *self._carried_bounds())
-        set_field(self, "keys", tuple(ex.Field(key.name, host.key(key.expr)) for key in keys))
+        set_field(self, "keys", tuple(ex.Field(key.name, host.window_key(key.expr)) for key in keys))
         set_field(self, "where", None if self.op.where is None else host.value(self.op.where))
         set_field(
             self, "reductions", tuple(self._reduction(reduction, host) for reduction in self.op.reductions)

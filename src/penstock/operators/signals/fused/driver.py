@@ -25,7 +25,7 @@ from penstock.operators.signals.accesses import (
 )
 from penstock.operators.signals.objects import ObjectStep
 from penstock.operators.signals.points import Points
-from penstock.runtime.buffers import filled, numpy_type, room, to_arrow
+from penstock.runtime.buffers import column_type, filled, room, to_arrow
 from penstock.runtime.kernels import OutputCall
 from penstock.runtime.stage import END_OF_TIME, KernelOverflowError
 from penstock.runtime.threads import run_on_threads
@@ -237,7 +237,7 @@ class _Part:
         size = 0 if self.counting else 1 + (self.given.most(self.cut) if self.size is None else self.size)
         self.out = {"out_times": room(size), "out_bounds": np.zeros(self.cut.hi + 1, np.int64)}
         for output in kernel.output.outputs:
-            self.out[output.values] = room(size, numpy_type(output.type))
+            self.out[output.values] = room(size, column_type(output.type))
             self.out[output.valid or ""] = room(size, np.uint8)
         if self.writes == INSTANTS:
             self.out["out_marks"] = room(size, np.uint8)
