@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.answers import agree, normalise
-from penstock.calibration.timing import Clock, timed
+from penstock.calibration.machine import Clock, timed
 from penstock.errors import UnsupportedError
 
 MINIMUM_REPEAT = 3

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from benchmarks.figures import Figure
 from penstock.algorithms.joins.adapt.choose_join import JoinChooser
 from penstock.algorithms.joins.adapt.tree import IN_ORDER, TARGETS, TREES
-from penstock.calibration.field import Measured
+from penstock.calibration.simulate import Measured
 
 NEAR = 1.15
 OFTEN = 0.9

@@ -11,8 +11,7 @@ from penstock.algorithms.joins.lazy import Lazy
 from penstock.algorithms.joins.progressive_merge import ProgressiveMerge
 from penstock.algorithms.joins.radix import Radix
 from penstock.algorithms.joins.symmetric_hash import SymmetricHash
-from penstock.calibration.field import JoinField
-from penstock.calibration.simulate import Clock, SimulatedRun, later_rows, simulate
+from penstock.calibration.simulate import Clock, JoinField, SimulatedRun, later_rows, simulate
 from penstock.calibration.workloads import Micro, Workload
 
 STEPS = (0.01, 0.05, 0.1, 0.2, 0.4, 0.8)

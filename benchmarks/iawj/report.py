@@ -14,8 +14,7 @@ from benchmarks.iawj.knobs import Turned
 from benchmarks.iawj.suite import Report, Series
 from benchmarks.report import figure_table
 from penstock.algorithms.joins.adapt.tree import TREES
-from penstock.calibration.field import Measured
-from penstock.calibration.simulate import SimulatedRun
+from penstock.calibration.simulate import Measured, SimulatedRun
 
 METRICS: dict[str, Callable[[SimulatedRun], float]] = {
     "rows/ms": lambda run: run.throughput,

@@ -13,10 +13,9 @@ from benchmarks.iawj.knobs import Turned, knobs
 from benchmarks.iawj.real import REAL
 from benchmarks.iawj.sweeps import Sweep, grid_in_order, sweeps
 from penstock.algorithms.joins.adapt.choose_join import JoinChooser
-from penstock.calibration.calibrate import calibrate
-from penstock.calibration.field import JoinField, Measured, measure
+from penstock.calibration.calibrate import calibrate, measure_ordered
 from penstock.calibration.machine import FAST_MEMORY
-from penstock.calibration.ordered import measure_ordered
+from penstock.calibration.simulate import JoinField, Measured, measure
 from penstock.calibration.workloads import Micro, Workload
 
 Progress = Callable[[str], None]

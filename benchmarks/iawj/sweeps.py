@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.calibration.points import scaled
+from penstock.calibration.calibrate import scaled
 from penstock.calibration.workloads import Micro
 
 RATES = (1600, 3200, 6400, 12800, 25600)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.calibration.timing import best_seconds
+from penstock.calibration.machine import best_seconds
 from penstock.errors import PenstockError
 
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-pthread")

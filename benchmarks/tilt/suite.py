@@ -22,8 +22,7 @@ from benchmarks.tilt.keyed import KEYS, ROWS_PART, keyed_cases
 from benchmarks.tilt.memory import memory_cases, traffic_contenders, traffic_figures
 from benchmarks.tilt.peers import PEERS, Maker
 from benchmarks.tilt.unfused import unfused_run
-from penstock.calibration.machine import FAST_MEMORY
-from penstock.calibration.timing import best_seconds
+from penstock.calibration.machine import FAST_MEMORY, best_seconds
 
 KERNEL, UNFUSED, CPP, COLLECT, RUN = "kernel", "operator by operator", "C++", "collect()", "run()"
 COLLECT_PART = 10

@@ -16,11 +16,8 @@ from benchmarks.iawj.sweeps import Sweep, grid_in_order, sweeps
 from penstock.algorithms.joins.adapt.choose_join import JoinChooser
 from penstock.algorithms.joins.adapt.tree import IN_ORDER, TREE_ALGORITHMS, TREES, Leaf
 from penstock.algorithms.joins.adapt.window_statistics import observe
-from penstock.calibration.calibrate import trees_of
-from penstock.calibration.field import Measured, measure, open_join_field
-from penstock.calibration.ordered import calibration_in_order
-from penstock.calibration.points import calibration
-from penstock.calibration.simulate import SimulatedRun
+from penstock.calibration.calibrate import calibration, calibration_in_order, trees_of
+from penstock.calibration.simulate import Measured, SimulatedRun, measure, open_join_field
 from penstock.calibration.workloads import Micro
 
 TINY = Micro(4, 3, duplicates=2, window_ms=10)

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.measure import Contender, compare, normalise
-from penstock.calibration.timing import best_seconds
+from penstock.calibration.machine import best_seconds
 from penstock.errors import UnsupportedError
 
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from benchmarks.workloads import EVENT_TYPES, EventType, Skew, YsbKeyed, ysb_keyed
-from penstock.cli.clicks import clicks
+from penstock.cli.demo import clicks
 
 SMALL = YsbKeyed(rows=30_000, keys=50)
 

@@ -25,7 +25,7 @@ from penstock.runtime.guarded_step import SharedStep
 from penstock.runtime.metrics import StateSize, measure_of
 from penstock.runtime.stage import START_OF_TIME
 from penstock.sources.bound import access_of
-from penstock.sources.coalesce_batches import gathered
+from penstock.sources.conform import gathered
 from penstock.sources.live_files import Clock
 from penstock.sources.malformed import Arrived
 from penstock.sources.rows import batch_of, is_rows

@@ -130,6 +130,6 @@ def _avro(given: str | Mapping[str, object] | None) -> str | None:
         return None
     if not isinstance(given, str | Mapping):
         raise SourceError(f"value_schema is a schema of Avro, as text or as a mapping, not {shown(given)}")
-    from penstock.sources.avro import checked_schema  # noqa: PLC0415 - loaded on first use
+    from penstock.sources.kafka_values import checked_schema  # noqa: PLC0415 - loaded on first use
 
     return checked_schema(given)

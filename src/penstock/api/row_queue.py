@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.api.live import Given
 from penstock.api.writer import Block
-from penstock.sources.coalesce_batches import COALESCED_ROWS
+from penstock.sources.conform import COALESCED_ROWS
 
 Call = Callable[[], list[pa.RecordBatch]]
 

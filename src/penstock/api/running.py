@@ -21,7 +21,7 @@ from penstock.plan.nodes import Source
 from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import SharedStep
 from penstock.sources.arrow import Once, is_frame
-from penstock.sources.coalesce_batches import gathered
+from penstock.sources.conform import gathered
 from penstock.sources.rows import batch_of, is_rows
 from penstock.state.state import State
 from penstock.types.duration import Duration

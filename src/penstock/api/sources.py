@@ -134,8 +134,7 @@ def scan(
     ...     pk.scan(folder + "/*.csv", time="t").filter(pk.col("v") > 3).collect().to_pydict()
     {'t': [2], 'v': [4]}
     """
-    from penstock.sources.dataset import Files  # noqa: PLC0415 - loaded on first use
-    from penstock.sources.open import open_data  # noqa: PLC0415
+    from penstock.sources.dataset import Files, open_data  # noqa: PLC0415 - loaded on first use
 
     access = access_to(paths, storage_options, filesystem)
     declared = None if schema is None else as_schema(schema)

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import typer
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 import penstock as pk
+from penstock.algorithms.joins.adapt.choose_join import save_trees
+from penstock.algorithms.joins.adapt.tree import TREES, Tree, show
 from penstock.calibration import machine
-from penstock.codegen.cache import default_directory
+from penstock.calibration.calibrate import calibrate
+from penstock.calibration.simulate import open_join_field
+from penstock.cli.guard import CommandError
+from penstock.codegen.cache import KernelCache, default_directory
 from penstock.codegen.files import private_directory
+from penstock.operators.joins.build_algorithms import machine_name
+from penstock.runtime.engine import Engine
+from penstock.spark.deploy.preflight import Executor, survey
+from penstock.spark.deploy.survey import EXECUTOR_PACKAGES
 
 REQUIRED_PACKAGES = ("penstock", "pyarrow", "numpy", "llvmlite", "typer", "rich")
 OPTIONAL_PACKAGES = {
@@ -128,3 +140,105 @@ def small_query() -> str:
     if totals != [3, 3]:
         raise AssertionError(f"a small query gave {totals} instead of [3, 3]")
     return "compiles and runs a small query"
+
+
+# --- Report on the executors of a Spark cluster, in one table.
+
+_VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd")
+_LATE = 1.0  # seconds; processing times and idle splits are measured by clocks
+
+
+def examine_cluster(master: str, paths: Sequence[str], ship: bool) -> None:
+    """Print a table with a column per executor; exit with 1 if queries cannot run on one of them."""
+    console = Console()
+    spark = _session(master)
+    try:
+        if ship:
+            console.print(f"shipped {pk.ship(spark).name}")
+        found = survey(spark, paths)
+    finally:
+        spark.stop()
+    console.print(table(found))
+    for line in problems(found):
+        console.print(line, style="bold red", markup=False, soft_wrap=True)
+    if any(executor.obstacle(streaming=True) for executor in found):
+        raise typer.Exit(1)
+
+
+def _session(master: str) -> Any:
+    try:
+        return pk.spark_session(master, name="penstock doctor")
+    except pk.PenstockError:
+        raise
+    except Exception as error:  # Java fails in many ways
+        raise CommandError(
+            f"no session on {master!r} ({type(error).__name__}): check the address, the cluster's secret "
+            "(spark.authenticate.secret in spark-defaults.conf), and that Java 17 or newer is there"
+        ) from error
+
+
+def table(executors: Sequence[Executor]) -> Table:
+    """Lay out the reports, one executor a column."""
+    shown = Table("", *(executor.host for executor in executors))
+    for name, text in rows(executors):
+        shown.add_row(name, *(text(executor) for executor in executors))
+    return shown
+
+
+def rows(executors: Sequence[Executor]) -> Iterator[tuple[str, Callable[[Executor], str]]]:
+    """Yield the names of the rows, with what each says of an executor."""
+    yield "python", lambda executor: f"{executor.python} on {executor.system} {executor.machine}"
+    yield "processor", lambda executor: f"{executor.cores} cores, {vectors(executor)}"
+    yield "memory", lambda executor: f"{executor.memory / 1e9:.1f} GB"
+    yield "clock", lambda executor: "as here" if abs(executor.late) < _LATE else f"{executor.late:+.1f} s"
+    yield "penstock", lambda executor: executor.penstock or "missing"
+    for name in EXECUTOR_PACKAGES:
+        yield name, lambda executor, name=name: executor.versions[name] or "-"  # type: ignore[misc]
+    for path in dict.fromkeys(path for executor in executors for path in executor.paths):
+        yield path, lambda executor, path=path: executor.paths[path]  # type: ignore[misc]
+
+
+def vectors(executor: Executor) -> str:
+    """Name the widest vectors of a processor, which decide whether it runs the driver's kernels or compiles its own."""
+    widest = next((name for name in _VECTORS if name in executor.features), "no vectors")
+    here = frozenset(machine.cpu_features())
+    same = here == executor.features & frozenset(machine.CPU_FEATURES)
+    return widest if same else f"{widest}, unlike the driver: compiles its own kernels"
+
+
+def problems(executors: Sequence[Executor]) -> list[str]:
+    """List what is wrong, each once with the number of executors."""
+    reported = Counter(executor.obstacle(streaming=True) for executor in executors)
+    late = sum(abs(executor.late) >= _LATE for executor in executors)
+    found = [f"{many} of {len(executors)}: {text}" for text, many in reported.items() if text is not None]
+    return found + (
+        [f"{late} of {len(executors)}: the clock differs from the driver's by {_LATE:.0f} s or more"]
+        if late
+        else []
+    )
+
+
+# --- `penstock doctor --calibrate`: measure the join algorithms on this machine and save the decision trees.
+
+
+def run_calibration(scale: float) -> None:
+    """Measure all join algorithms on this machine, and save the trees for `algorithm="auto"`."""
+    console = Console()
+    fields = [open_join_field(threads) for threads in sorted({1, Engine().workers})]
+    with console.status("measuring joins, a few minutes") as status:
+        trees = calibrate(fields, scale, status.update).trees
+    print_trees(console, trees)
+    cache = KernelCache(default_directory())
+    if cache.directory is None:
+        console.print(
+            f"not saved: {cache.disabled or 'PENSTOCK_CACHE_DIR is empty'}", style="yellow", markup=False
+        )
+        return
+    saved = save_trees(cache.directory, machine_name(), trees)
+    console.print(f"saved as {saved}", highlight=False, markup=False)
+
+
+def print_trees(console: Console, trees: Mapping[str, Tree]) -> None:
+    """Print the tree of each target."""
+    for target in TREES:
+        console.print(f"\n{target}\n{show(trees[target])}", highlight=False, markup=False)

@@ -69,7 +69,7 @@ def demo(
 ) -> None:
     """Generate a lake of clicks, and compare a sliding window over it on Spark with plain Spark."""
     if spark:
-        from penstock.cli.demo_spark import run_spark_demo  # noqa: PLC0415 - --help stays quick
+        from penstock.cli.demo import run_spark_demo  # noqa: PLC0415 - --help stays quick
 
         run_spark_demo(rows, seed)
     else:
@@ -103,7 +103,7 @@ def run(
 ) -> None:
     """Run a query from a Python file. Other flags go to the query's function (after -- all of them: -- --help lists them)."""
     if watch and spark:
-        from penstock.cli.watch_spark import watch_on_spark  # noqa: PLC0415 - --help stays quick
+        from penstock.cli.watch import watch_on_spark  # noqa: PLC0415 - --help stays quick
 
         watch_on_spark(target, context.args, output, checkpoint, once)
         return
@@ -187,14 +187,14 @@ def doctor(
 ) -> None:
     """Report the capabilities of this machine and this installation, or of a cluster, and what is missing."""
     if spark is not None:
-        from penstock.cli.doctor_spark import examine_cluster  # noqa: PLC0415 - --help stays quick
+        from penstock.cli.doctor import examine_cluster  # noqa: PLC0415 - --help stays quick
 
         examine_cluster(spark, path or [], ship)
         return
     if path or ship:
         raise CommandError("--path and --ship go with --spark MASTER")
     if calibrate:
-        from penstock.cli.joins import run_calibration  # noqa: PLC0415 - --help stays quick
+        from penstock.cli.doctor import run_calibration  # noqa: PLC0415 - --help stays quick
 
         run_calibration(scale)
         return
@@ -229,7 +229,7 @@ Batch = Annotated[int | None, typer.Option(help="The state after this batch; by 
 @state.command("ls")
 def list_state(checkpoint: Checkpoint, batch: Batch = None) -> None:
     """List the shards: sizes, rows of each table, row counts and the latest time of each split."""
-    from penstock.cli.state import list_shards  # noqa: PLC0415 - --help stays quick
+    from penstock.cli.run import list_shards  # noqa: PLC0415 - --help stays quick
 
     list_shards(checkpoint, batch)
 
@@ -243,6 +243,6 @@ def show_state(
     limit: Annotated[int, typer.Option(min=0, help="Rows to print of each table.")] = 20,
 ) -> None:
     """Print the rows of the state: open panes, waiting rows, sessions."""
-    from penstock.cli.state import show_tables  # noqa: PLC0415 - --help stays quick
+    from penstock.cli.run import show_tables  # noqa: PLC0415 - --help stays quick
 
     show_tables(checkpoint, batch, table, shard, limit)

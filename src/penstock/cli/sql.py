@@ -14,7 +14,7 @@ from penstock.cli.guard import CommandError
 from penstock.cli.output import check_suffix, print_table, write_table
 from penstock.cli.run import collect
 from penstock.errors import SourceError
-from penstock.sources.open import open_data
+from penstock.sources.dataset import open_data
 
 
 @dataclass(frozen=True, slots=True)

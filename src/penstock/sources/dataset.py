@@ -6,6 +6,7 @@ one of another type, names its file.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -13,20 +14,22 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.errors import SchemaMismatchError
+from penstock.errors import SchemaMismatchError, SourceError
 from penstock.expr.nodes import Expr
 from penstock.sources import parquet_footers, readers
+from penstock.sources.bound import Bound
 from penstock.sources.conform import check, wider_type
-from penstock.sources.fragment import Fragment
+from penstock.sources.fragment import Fragment, constant, with_partitions
 from penstock.sources.malformed import Malformed
+from penstock.sources.parquet_decode import CONNECTIONS
 from penstock.sources.parquet_footers import Footer
-from penstock.sources.partitions import constant, with_partitions
-from penstock.sources.paths import FoundFile, Paths, find, format_of
+from penstock.sources.paths import TABLES, FoundFile, Paths, find, format_of
 from penstock.sources.prefetch import read_ahead
 from penstock.sources.read_errors import reading
-from penstock.sources.stored_row_groups import CONNECTIONS
 from penstock.storage.access import LOCAL, Access
+from penstock.storage.uri import resolved
 from penstock.types.arrow import checked
+from penstock.types.choices import one_of
 from penstock.types.windows import Steps
 
 THREADS = 8  # planning is bound by disk latency more than by processors
@@ -266,3 +269,48 @@ def _check_partitions(found: Sequence[FoundFile], schema: pa.Schema) -> None:
             if (name, text) not in seen and name in schema.names:
                 seen.add((name, text))
                 constant(text, schema.field(name), file.path)
+
+
+# --- Open data on disk in any format, for `pk.scan`.
+
+
+def open_data(
+    paths: Paths,
+    format: str | None = None,
+    schema: pa.Schema | None = None,
+    version: int | None = None,
+    snapshot: int | None = None,
+    access: Access = LOCAL,
+    merge: bool = False,
+) -> Bound:
+    """Find files or read a table's metadata. Rows are read later."""
+    if not one_of(format, TABLES):
+        _refuse(version=version, snapshot=snapshot)
+        return open_files(paths, format, schema, access, merge)
+    if merge:
+        raise SourceError(f"format={format!r} has one schema for all files; leave merge_schema= out")
+    if not isinstance(paths, (str, os.PathLike)):
+        raise SourceError(f"format={format!r} takes the folder of one table; put tables together with union")
+    data = _table(resolved(os.fspath(paths)), format, version, snapshot, access)
+    if schema is not None:
+        check(data.schema, schema, f"the table {os.fspath(paths)!r}")
+    return data
+
+
+def _table(path: str, format: str, version: int | None, snapshot: int | None, access: Access) -> Bound:
+    if format == "delta":
+        from penstock.sources.lake.delta import open_delta  # noqa: PLC0415 - loads an optional dependency
+
+        _refuse(snapshot=snapshot)
+        return open_delta(path, version, access)
+    from penstock.sources.lake.iceberg import open_iceberg  # noqa: PLC0415 - loads an optional dependency
+
+    _refuse(version=version)
+    return open_iceberg(path, snapshot, access)
+
+
+def _refuse(**given: int | None) -> None:
+    formats = {"version": "delta", "snapshot": "iceberg"}
+    for name, value in given.items():
+        if value is not None:
+            raise SourceError(f"{name}= goes with format={formats[name]!r}; leave it out")

@@ -15,17 +15,21 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from penstock.errors import PenstockError, SourceError
+from penstock.errors import PenstockError, SchemaMismatchError, SourceError
 from penstock.sources.dataset import Files, open_files
 from penstock.sources.fragment import Fragment
-from penstock.sources.malformed import Arrived
-from penstock.sources.paths import FILE_FORMATS, FoundFile, NoFilesError, find, fixed
+from penstock.sources.malformed import NO_TIME, Arrived, Bad, Malformed, reason_of, without_time
+from penstock.sources.parquet_footers import Footer
+from penstock.sources.paths import FILE_FORMATS, FoundFile, NoFilesError, find, fixed, fixed_part
+from penstock.sources.prefetch import read
+from penstock.sources.read_errors import reading
 from penstock.sources.readers import TEXT
-from penstock.sources.store_paths import fixed_part
+from penstock.sources.text import TEXT_BLOCK, TextReader
 from penstock.storage.access import LOCAL, Access
 from penstock.storage.uri import resolved
 from penstock.types.arrow import checked
 from penstock.types.choices import one_of
+from penstock.types.windows import Steps
 
 _ASIDE = "_quarantine"
 
@@ -107,7 +111,6 @@ class LiveFiles:
         return (arrival for found in self.listed() for arrival in self._rows(found, time, on_bad))
 
     def _rows(self, found: FoundFile, time: str, on_bad: str) -> Iterator[Arrived]:
-        from penstock.sources.live_rows import LiveReader  # noqa: PLC0415 - loads with the first file
 
         reader = LiveReader(self.schema, tuple(self.schema.names), time, on_bad, access=self.access)
         for fragment in self.fragments(found, on_bad):
@@ -172,3 +175,84 @@ def _first(path: str, format: str | None, schema: pa.Schema | None, access: Acce
         raise SourceError(
             f"{error}; a stream of files that are still to come needs both schema= and format="
         ) from None
+
+
+# --- Read files, separating malformed records one by one.
+#
+# An unreadable file, or text without the declared columns, is an error. With quarantine, it is one record, or one per line.
+
+Rows = tuple[pa.RecordBatch, tuple[Bad, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveReader:
+    """Read some columns of a stream's files. Rows without a time are malformed, like records that cannot be read."""
+
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    time: str
+    on_bad: str
+    block: int = TEXT_BLOCK
+    steps: Steps | None = None
+    access: Access = LOCAL
+
+    def __call__(self, fragment: Fragment, footer: Footer | None = None) -> Iterator[Rows]:
+        """Read a file, or some of its row groups. A time may be replaced by another time in the same of the `steps`."""
+        if self.on_bad == "fail":
+            batches = self._read(fragment, footer, Malformed("fail", self.time))
+            yield from ((batch, ()) for batch in batches)
+            return
+        reading(
+            fragment.path, self._open, self.access
+        )  # a file that cannot be opened is an error, not a malformed record
+        first = 0  # counts malformed lines too
+        for batch, bad in self._records(fragment, footer):
+            timed, timeless = self._timed(batch, fragment.path, first)
+            first += batch.num_rows + len(bad)
+            yield timed, (*bad, *timeless)
+
+    def _records(self, fragment: Fragment, footer: Footer | None) -> Iterator[Rows]:
+        malformed, rows = Malformed("drop", self.time), 0
+        try:
+            for batch in self._read(fragment, footer, malformed):
+                yield batch, malformed.taken()
+                rows += batch.num_rows
+        except PenstockError as error:
+            if self.on_bad != "quarantine":  # many rows would be lost without being counted
+                raise
+            nothing = pa.RecordBatch.from_pylist([], self._wanted())
+            yield nothing, tuple(self._lost(fragment, error, rows))
+
+    def _read(
+        self, fragment: Fragment, footer: Footer | None, malformed: Malformed
+    ) -> Iterator[pa.RecordBatch]:
+        return read(
+            fragment,
+            self.schema,
+            self.columns,
+            footer=footer,
+            steps=self.steps,
+            malformed=malformed,
+            block=self.block,
+            access=self.access,
+        )
+
+    def _lost(self, fragment: Fragment, error: PenstockError, rows: int) -> Iterator[Bad]:
+        """Yield an unreadable file as one record, and text without the declared columns line by line."""
+        if fragment.format in TEXT and isinstance(error, SchemaMismatchError):
+            reader = TextReader(fragment.format, self.schema, access=self.access)
+            yield from reader.every_record(fragment.path, reason_of(error))
+        else:
+            yield Bad(None, reason_of(error), fragment.path, rows)
+
+    def _timed(self, batch: pa.RecordBatch, path: str, first: int) -> tuple[pa.RecordBatch, list[Bad]]:
+        return without_time(batch, self.time, lambda number, row: Bad(row, NO_TIME, path, first + number))
+
+    def _wanted(self) -> pa.Schema:
+        return pa.schema([self.schema.field(name) for name in self.columns])
+
+    def _open(self, path: str) -> None:
+        if self.access.reaches(path):
+            self.access.size(path)
+        else:
+            Path(path).open("rb").close()

@@ -19,9 +19,10 @@ from penstock.errors import PenstockError
 from penstock.expr.nodes import Expr, columns_of
 from penstock.sources import parquet_footers, readers
 from penstock.sources.conform import conformer
-from penstock.sources.fragment import Fragment, joined
+from penstock.sources.fragment import Fragment, completed, constant, joined, left, unpacked
 from penstock.sources.malformed import Malformed
 from penstock.sources.parquet_decode import (
+    CONNECTIONS,
     DECODED_RUN,
     HELD,
     WORTH_ALONE,
@@ -31,14 +32,11 @@ from penstock.sources.parquet_decode import (
     row_bytes,
     runs_of,
 )
+from penstock.sources.parquet_decode import FETCHED_RUN as STORED_RUN
+from penstock.sources.parquet_decode import decoded as decoded_from_store
 from penstock.sources.parquet_footers import Footer
-from penstock.sources.partitions import completed, constant
 from penstock.sources.paths import require_file
 from penstock.sources.read_errors import unreadable
-from penstock.sources.row_deletes import left, unpacked
-from penstock.sources.stored_row_groups import CONNECTIONS
-from penstock.sources.stored_row_groups import FETCHED_RUN as STORED_RUN
-from penstock.sources.stored_row_groups import decoded as decoded_from_store
 from penstock.sources.text import TEXT_BLOCK, TextReader
 from penstock.sources.time_pruning import in_steps
 from penstock.sources.value_ranges import Range, may_pass

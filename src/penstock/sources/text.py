@@ -16,10 +16,9 @@ import pyarrow as pa
 from penstock.errors import SchemaMismatchError, SourceError
 from penstock.sources.arrow import one_batch
 from penstock.sources.conform import check, conformer
-from penstock.sources.csv_records import Record, ends, last_end, lines
 from penstock.sources.malformed import FAILURES, NO_TIME, Bad, good_and_bad
 from penstock.sources.text_checks import not_a
-from penstock.sources.text_formats import BOM, Csv, Format, JsonLines, csv_head
+from penstock.sources.text_formats import BOM, Csv, Format, JsonLines, Record, csv_head, ends, last_end, lines
 from penstock.storage.access import LOCAL, Access
 
 TEXT_BLOCK = 1 << 22  # bytes of text decoded at once

@@ -25,7 +25,7 @@ from penstock.physical.choose_strategy import ONE, SLICES
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.sources.bound import Bound
 from penstock.sources.conform import check
-from penstock.sources.open import open_data
+from penstock.sources.dataset import open_data
 from penstock.spark.deploy.beside_driver import show_archive
 from penstock.spark.planning import Physical, planned
 from penstock.spark.slices import Neighbours, as_json, from_json

@@ -16,8 +16,8 @@ from penstock.api.storage import access_to
 from penstock.api.stream import Stream
 from penstock.errors import EngineError, SourceError
 from penstock.sources.bound import Bound
+from penstock.sources.dataset import open_data
 from penstock.sources.lake.table import DataFile, LakeTable, by_name
-from penstock.sources.open import open_data
 from penstock.sources.paths import values_of_folders
 from penstock.spark.bound import bound_frame, zone_of
 from penstock.spark.types import arrow_schema

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import penstock as pk
-from penstock.cli import state as cli
+from penstock.cli import run as cli
 from penstock.spark.streaming.inspect_state import ShardState, shard_states
 from tests.spark.streaming.feed import Feed
 from tests.spark.streaming.local import LocalStream

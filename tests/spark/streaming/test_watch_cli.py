@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 import penstock as pk
 from penstock.cli.main import app
-from penstock.cli.watch import as_line
-from penstock.cli.watch_spark import SparkWatch
+from penstock.cli.watch import SparkWatch, as_line
 from penstock.types.time import Time
 
 COUNTS = {

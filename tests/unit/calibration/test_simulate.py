@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 
 from penstock.algorithms.joins.adapt.tree import TARGETS, TREE_ALGORITHMS
-from penstock.calibration.field import cost, measure, open_join_field
-from penstock.calibration.simulate import EmittedMatches, SimulatedRun, later_rows, simulate
+from penstock.calibration.simulate import (
+    EmittedMatches,
+    SimulatedRun,
+    cost,
+    later_rows,
+    measure,
+    open_join_field,
+    simulate,
+)
 from penstock.calibration.workloads import Micro, Workload, WorkloadSide
 
 TINY = Micro(4, 3, duplicates=2, window_ms=10)

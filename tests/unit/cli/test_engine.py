@@ -3,8 +3,7 @@
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.cli.clicks import clicks
-from penstock.cli.demo import demo_query
+from penstock.cli.demo import clicks, demo_query
 
 USER = """
 import pyarrow as pa

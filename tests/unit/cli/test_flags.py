@@ -8,8 +8,8 @@ from typing import Optional
 
 import pytest
 
-from penstock.cli.flags import call_with_flags
 from penstock.cli.guard import CommandError
+from penstock.cli.load import call_with_flags
 
 
 class Colour(Enum):

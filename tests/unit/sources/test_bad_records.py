@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.sources.fragment import Fragment
-from penstock.sources.live_rows import LiveReader
+from penstock.sources.live_files import LiveReader
 
 SCHEMA = pa.schema({"t": pa.int64(), "v": pa.int32(), "s": pa.string()})
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.sources.json_read import read_objects
 from penstock.sources.kafka_values import Decoder
+from penstock.sources.text_checks import read_objects
 from tests.kafka.sent import Sent
 
 SCHEMA = {"ts": "int64", "d": "date32", "c": "time64[us]", "s": "time32[s]", "p": "duration[s]"}

@@ -14,7 +14,7 @@ import pytest
 import penstock as pk
 from penstock.sources import prefetch, time_pruning
 from penstock.sources.fragment import Fragment
-from penstock.sources.parquet_pages import pages_of, values_of
+from penstock.sources.time_pruning import pages_of, values_of
 from penstock.types.windows import Steps
 
 ROWS, PAGE = 6_000, 500

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError, SourceError, UnsupportedError
+from penstock.sources.fragment import Numbers
 from penstock.sources.lake.table import DataFile, LakeTable, by_name, file_path
 from penstock.sources.paths import Partition
-from penstock.sources.row_deletes import Numbers
 from penstock.storage.access import LOCAL, Access
 from penstock.storage.delta import delta_options
 from penstock.types.arrow import checked

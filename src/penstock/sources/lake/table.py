@@ -14,10 +14,9 @@ from penstock.errors import SourceError, UnsupportedError
 from penstock.sources import parquet_footers
 from penstock.sources.conform import check
 from penstock.sources.dataset import THREADS, Dataset
-from penstock.sources.fragment import Fragment
+from penstock.sources.fragment import Fragment, Numbers, packed, within
 from penstock.sources.paths import FoundFile, Partition
 from penstock.sources.read_errors import reading
-from penstock.sources.row_deletes import Numbers, packed, within
 from penstock.storage.access import LOCAL, Access
 from penstock.storage.uri import CLOUD, HADOOP
 

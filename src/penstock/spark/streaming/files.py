@@ -18,8 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from penstock.errors import SourceError
 from penstock.sources.fragment import Fragment
-from penstock.sources.live_files import LiveFiles
-from penstock.sources.live_rows import LiveReader
+from penstock.sources.live_files import LiveFiles, LiveReader
 from penstock.sources.malformed import Bad
 from penstock.sources.parquet_footers import Footer
 from penstock.sources.paths import FoundFile

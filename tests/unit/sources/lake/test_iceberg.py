@@ -25,9 +25,8 @@ from pyroaring import BitMap
 
 import penstock as pk
 from penstock.errors import SourceError, UnsupportedError
-from penstock.sources.lake.checked_io import CheckedDecoder, check_avro
-from penstock.sources.lake.iceberg import open_iceberg
-from penstock.sources.lake.vectors import rows_of as rows_of_vector
+from penstock.sources.lake.iceberg import CheckedDecoder, check_avro, open_iceberg
+from penstock.sources.lake.iceberg import rows_of as rows_of_vector
 
 TABLE = pa.table(
     {"t": pa.array([1, 2, 3, 4], pa.timestamp("us")), "k": ["a", "b", "é", None], "v": [1, 2, 3, 4]}

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 import penstock as pk
-from penstock.cli.doctor_spark import problems, table
+from penstock.cli.doctor import problems, table
 from penstock.spark.deploy import preflight, settings
 from penstock.spark.deploy.preflight import Executor
 from penstock.spark.deploy.survey import surveyor

@@ -15,10 +15,9 @@ from pyarrow import csv
 
 from penstock.errors import SchemaMismatchError, SourceError
 from penstock.sources import readers, text, text_formats
-from penstock.sources.csv_records import UNCLOSED, Record, dialect
 from penstock.sources.malformed import FAILURES
 from penstock.sources.text import TextReader
-from penstock.sources.text_formats import Csv, JsonLines
+from penstock.sources.text_formats import UNCLOSED, Csv, JsonLines, Record, dialect
 
 COMMA = dialect(b",")
 TYPES: dict[str, pa.DataType] = {

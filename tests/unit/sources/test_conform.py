@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.sources.coalesce_batches import gathered
+from penstock.sources.conform import gathered
 
 
 def batch(values, kind="int64"):
