@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 WORD = 8  # bytes
 HAS_THREADS = os.name == "posix"
 
+_LIST_BYTES = 5 * WORD  # of a list of morsels (`LIST` in codegen/scheduler_module.py)
 _REPORTED = (
     3  # result words at the end of the arguments of a thread (`MEMBER` in codegen/scheduler_module.py)
 )
@@ -61,20 +62,22 @@ class MorselScheduler:
         frames: Sequence[ArgumentFrame],
         shares: Sequence[Morsels],
         most: int,
+        apart: bool = False,
     ) -> list[Progress]:
         """Call the kernel at address `kernel` for all morsels, with one thread per frame.
 
-        Thread i starts with the i-th list of morsels, then steals from the other lists.
+        Thread i starts with the i-th list of morsels, then steals from the other lists, unless they are kept apart.
         """
         call = self._call or self._made()
         lists, members = array("q"), array("q")
         for share in shares:
             lists.extend((_start(share.taken), share.many, share.begin, share.end, share.size))
         helped, threads = array("q", [0]), array("q", [0] * 2 * len(frames))
-        given = most, _start(lists), len(shares)
+        first, many = _start(lists), len(shares)
         reported = _start(helped), 0, 0, -1, 0
         for nth, (_, start, lo, hi) in enumerate(frames):
-            members.extend((kernel, start, lo, hi, *given, nth, *reported))
+            given = (first + nth * _LIST_BYTES, 1, 0) if apart else (first, many, nth)
+            members.extend((kernel, start, lo, hi, most, *given, *reported))
         call(_start(members), len(frames), _start(threads))
         words = len(members) // len(frames)
         ends = range(words, len(members) + 1, words)

@@ -56,6 +56,12 @@ class Code:
         """Process morsels of rows, with one thread per frame."""
         return MORSEL_SCHEDULER.through(self._loaded.address, frames, shares, most)
 
+    def apart(self, frames: Sequence[ArgumentFrame], shares: Sequence[Morsels]) -> list[Progress]:
+        """Process the i-th list of morsels by the i-th frame, each on a thread where there are some."""
+        if not HAS_THREADS:
+            return [self.through([frame], [own])[0] for frame, own in zip(frames, shares, strict=True)]
+        return MORSEL_SCHEDULER.through(self._loaded.address, frames, shares, ALL, apart=True)
+
 
 class Arguments:
     """The layout of a kernel's parameters in words, and the words of its literals."""
@@ -148,6 +154,10 @@ class NativeKernel:
     def together(self, frames: Sequence[ArgumentFrame], shares: Sequence[Morsels]) -> list[Progress] | None:
         """Process morsels with one thread per frame: thread i starts with the i-th list, then steals from others."""
         return self.code.through(frames, shares) if HAS_THREADS else None
+
+    def apart(self, frames: Sequence[ArgumentFrame], shares: Sequence[Morsels]) -> list[Progress]:
+        """Process the i-th list of morsels by the i-th frame, in parallel."""
+        return self.code.apart(frames, shares)
 
 
 def _address(value: npt.NDArray[Any], width: int) -> int:

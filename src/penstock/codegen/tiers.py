@@ -139,6 +139,16 @@ class TieredKernel:
         code = self._code()
         return code.through(frames, shares) if self._settled and HAS_THREADS else None
 
+    def apart(self, frames: Sequence[ArgumentFrame], shares: Sequence[Morsels]) -> list[Progress]:
+        """Process the i-th list of morsels by the i-th frame, in parallel."""
+        code = self._code()
+        if self._settled:
+            return code.apart(frames, shares)
+        started = self._clock()
+        found = code.apart(frames, shares)
+        self._spend(self._clock() - started)
+        return found
+
     def _spend(self, seconds: float) -> None:
         # Concurrent additions may be lost; the sum only has to be roughly right.
         self._spent += seconds

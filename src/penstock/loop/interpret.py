@@ -9,7 +9,7 @@ differs from its compiled form in a test. A work group has one item.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,6 +129,12 @@ class Interpreted:
 
     def prepare(self) -> None:
         """Do nothing: there is no code to compile."""
+
+    def apart(
+        self, several: Sequence[Mapping[str, Array | int | float]], shares: Sequence[Morsels]
+    ) -> list[Progress]:
+        """Process the i-th list of morsels with the i-th arguments, one list after the other."""
+        return [self.over(values, own) for values, own in zip(several, shares, strict=True)]
 
     def together(self, several: object, shares: object) -> None:
         """Return None, so that the caller runs threads: interpreted kernels would contend for the GIL."""

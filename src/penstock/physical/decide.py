@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.algorithms.hash_table.keys import dense_allowed
+from penstock.physical.choose_sharing import KeyUse, choose_sharing
 from penstock.physical.nodes import Choice, KeyTable, Node, PaneAggregate
 from penstock.physical.order_conjuncts import ConjunctCost, order_conjuncts, show_order
 from penstock.physical.profile import Profile
@@ -31,6 +32,7 @@ class StateProfile:
     `rows` were folded of late: they bound the size of a dense table. `keys` are held; `ranges` are their smallest and
     largest words, with those of the sample, None if no dense table is possible. `narrow`: all sums fit 62 bits.
     `null_free`: nullable columns that have held no null lately, nor in any state. `conjuncts`: what they cost.
+    `use`: of a dense table, None unless workers may share it now.
     """
 
     rows: int
@@ -39,6 +41,7 @@ class StateProfile:
     narrow: bool = False
     null_free: frozenset[str] = frozenset()
     conjuncts: tuple[ConjunctCost, ...] = ()
+    use: KeyUse | None = None
 
 
 def decide(profile: Profile, state: StateProfile, machine: Machine, node: Node) -> Node:
@@ -48,8 +51,14 @@ def decide(profile: Profile, state: StateProfile, machine: Machine, node: Node) 
     wide = node.op.wide and not state.narrow
     nullable = node.op.nullable - state.null_free
     order = order_conjuncts(profile, state.conjuncts, node.op.order)
-    seen = PaneProfile(table, nullable, wide, order, node.op.sharing)
-    found = specialise(node, seen, Choice("key table", table, reason))
+    sharing, shared_because = node.op.sharing, ""
+    if state.use is not None:
+        sharing, shared_because = choose_sharing(state.use, machine, node.op.sharing)
+    seen = PaneProfile(table, nullable, wide, order, sharing)
+    reasons = [Choice("key table", table, reason)]
+    if shared_because:
+        reasons.append(Choice("key table shared", sharing, shared_because))
+    found = specialise(node, seen, *reasons)
     return node if found.op == node.op else found
 
 
@@ -90,6 +99,7 @@ def _flags(op: PaneAggregate) -> str:
 # The choices that a run may change: how the plan shows each, and the usual reason to change it.
 DECISIONS: dict[str, tuple[Callable[[PaneAggregate], str], str]] = {
     "filter order": (lambda op: show_order(op.order), "the cheapest for the rows that pass each conjunct"),
+    "key table shared": (lambda op: op.sharing, "what was seen of the keys"),
     "null flags": (_flags, "no null came of late, and no state holds one"),
     "sums": (lambda op: "128 bits" if op.wide else "64 bits", "all sums fit 62 bits"),
     "key table": (lambda op: op.key_table, "what was seen of the keys"),

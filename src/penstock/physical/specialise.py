@@ -77,5 +77,5 @@ def _choices(profile: PaneProfile) -> Iterator[Choice]:
             "the cheapest order for the rows that pass each conjunct",
         )
     if profile.sharing != "private":
-        yield Choice("sharing", profile.sharing, _SHARING[profile.sharing])
+        yield Choice("key table shared", profile.sharing, _SHARING[profile.sharing])
     yield Choice("state layout", f"{sums}, {flags}", "the narrowest states that hold the rows seen")

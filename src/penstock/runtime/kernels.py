@@ -61,6 +61,9 @@ class KernelCall(Protocol):
     def together(self, frames: Sequence[Any], shares: Sequence[Morsels], /) -> list[Progress] | None:
         """Do the same for several frames in parallel, one thread each; None if the kernel cannot, or not yet."""
 
+    def apart(self, frames: Sequence[Any], shares: Sequence[Morsels], /) -> list[Progress]:
+        """Process the i-th list of morsels with the i-th frame, in parallel where the kernel can."""
+
 
 @dataclass(frozen=True, slots=True)
 class BoundKernel:

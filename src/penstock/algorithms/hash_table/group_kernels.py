@@ -88,7 +88,7 @@ class HashGroups:
 
     def locate(self, k: KernelBuilder, cells: Sequence[Cell]) -> tuple[Value, Value | None]:
         mask = self._null_mask(k, cells)
-        words = [k.var("word", _word(cell)) for cell in cells]
+        words = [k.var("word", word_of(cell)) for cell in cells]
         hashed: Value = hash_word(words[0])
         for word in (*words[1:], *([] if mask is None else [mask])):
             hashed = combine(hashed, word)
@@ -126,7 +126,8 @@ class HashGroups:
         return new
 
 
-def _word(cell: Cell) -> Value:
+def word_of(cell: Cell) -> Value:
+    """The word of a key; 0 for a null."""
     word = key_word(cell.value)
     return word if cell.valid is None else select(cell.valid, word, 0)
 

@@ -29,8 +29,9 @@ from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.table import PaneTable
 from penstock.operators.pane_aggregate.tasks import Task
 from penstock.operators.pane_aggregate.worker import Worker
+from penstock.physical.choose_sharing import KeyUse, choose_sharing
 from penstock.physical.decide import Difference, StateProfile, decide, differences
-from penstock.physical.nodes import Node, PaneAggregate
+from penstock.physical.nodes import Node, PaneAggregate, Sharing
 from penstock.physical.profile import Profile
 from penstock.physical.specialise import profile_of, specialise
 from penstock.runtime.adapt.controller import Controller
@@ -61,13 +62,24 @@ class PaneAdaptation:
         for column in columns:
             self._last_null[column] = self.controller.rows
 
+    def first_sharing(self, columns: int, rows: int) -> Sharing:
+        """How workers share the table of the first rows."""
+        return choose_sharing(self._key_use(columns, rows), self.machine)[0]
+
+    def _key_use(self, columns: int, rows: int, skew: float = 0.0) -> KeyUse:
+        program = self.program
+        states = 0 if program.interned else program.atomic_states
+        return KeyUse(columns, 16, rows, skew, states)
+
     def node_of(self, worker: Worker) -> Node:
         """The variant that a worker runs."""
         table = worker.table
         return (
             self.program.node
             if table is None
-            else specialise(self.program.node, variant_of(worker.nullable, table, worker.order))
+            else specialise(
+                self.program.node, variant_of(worker.nullable, table, worker.order, worker.sharing)
+            )
         )
 
     def adapt(self, workers: Sequence[Worker], timed_batch: TimedBatch) -> TimedBatch:
@@ -166,6 +178,16 @@ class PaneAdaptation:
             narrow and all(map(sums_are_narrow, tables)),
             self._null_free(workers[0].nullable, tables),
             self.program.conjunct_costs,
+            self._shared_use(workers, profile),
+        )
+
+    def _shared_use(self, workers: Sequence[Worker], profile: Profile) -> KeyUse | None:
+        """How the table is used, if workers may share it now: float sums keep the grouping that they began with."""
+        table = workers[0].table
+        if table is None or table.keys.kind != "dense" or len(workers) == 1 or not self.program.exact:
+            return None
+        return self._key_use(
+            table.keys.columns, max(self.controller.usual_rows, workers[0].rows), profile.skew
         )
 
     def _null_free(self, nullable: frozenset[str], tables: Sequence[PaneTable]) -> frozenset[str]:
@@ -192,6 +214,10 @@ class PaneAdaptation:
                 return self._use_wide(workers)
             case "sums":
                 return self._use_narrow(workers)
+            case "key table shared":
+                for worker in workers:
+                    worker.sharing = chosen.op.sharing
+                return True
             case "filter order":
                 for worker in workers:
                     worker.order = chosen.op.order

@@ -64,6 +64,7 @@ class CompiledWindow:
         self._window, self._kernel_factory = window, kernel_factory
         self.node, self.profile_layout = node, window.profile_layout
         self.conjunct_costs = window.conjunct_costs
+        self.atomic_states, self.exact = window.atomic_states, window.exact
         self.time = window.time
         self.grid = Grid(*window.grid)
         self.carried = window.carried

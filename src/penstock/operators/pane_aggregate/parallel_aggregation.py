@@ -1,11 +1,16 @@
-"""Parallel aggregation of one batch: several workers fold its parts on native threads."""
+"""Parallel aggregation: workers fold parts of batches on native threads, into tables of their own or into one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from penstock.operators.pane_aggregate.tasks import Task, Tasks
+from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.operators.pane_aggregate.one_table import OneTable, OneTableSharing
+from penstock.operators.pane_aggregate.tasks import Task, Tasks, cut
 from penstock.operators.pane_aggregate.worker import Worker
+from penstock.runtime.engine import Engine
+from penstock.runtime.stage import TimedBatch
+from penstock.runtime.threads import run_on_threads
 
 
 def fold_in_parallel(workers: Sequence[Worker], tasks: Sequence[Task]) -> None:
@@ -35,3 +40,41 @@ def work_of(worker: Worker, place: int, tasks: Tasks) -> Callable[[], None]:
             worker.fold(task)
 
     return run
+
+
+def fold_apart(
+    workers: Sequence[Worker],
+    timed_batches: Sequence[TimedBatch],
+    given: Sequence[BatchArguments],
+    engine: Engine,
+) -> None:
+    """Fold batches into a table for each worker."""
+    program, threads = workers[0].program, len(workers)
+    parts = -(-threads // max(len(timed_batches), 1))
+    tasks = [
+        task
+        for timed_batch, own in zip(timed_batches, given, strict=True)
+        for task in cut(timed_batch, own, parts, program, engine)
+    ]
+    if len(tasks) == 1:
+        workers[0].fold(tasks[0])
+    elif len(timed_batches) == 1:
+        fold_in_parallel(workers, tasks)
+    if any(task.shares.left for task in tasks):
+        shared = Tasks.divided(tasks, threads)
+        run_on_threads([work_of(worker, place, shared) for place, worker in enumerate(workers)])
+
+
+def fold_into_one_table(
+    worker: Worker,
+    timed_batches: Sequence[TimedBatch],
+    given: Sequence[BatchArguments],
+    sharing: OneTableSharing,
+    threads: int,
+    engine: Engine,
+) -> None:
+    """Fold batches into one worker's table; what others hold is merged with it as windows are emitted."""
+    size = engine.task_rows(worker.program.row_bytes or 1)
+    for timed_batch, arguments in zip(timed_batches, given, strict=True):
+        if timed_batch.batch.num_rows:
+            OneTable(worker, timed_batch, arguments, sharing, threads, size).fold()

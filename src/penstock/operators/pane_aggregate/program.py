@@ -87,6 +87,8 @@ class WindowProgram(Protocol):
     result: tuple[ResultColumn, ...]
     node: Node  # the generic one
     profile_layout: ProfileLayout
+    atomic_states: int  # of a cell, if each can be updated by one exact atomic operation; else 0
+    exact: bool  # integers only: a result does not depend on how rows are grouped
     conjunct_costs: tuple[ConjunctCost, ...]
     variants: Variants[PaneProfile, PaneKernels]
 

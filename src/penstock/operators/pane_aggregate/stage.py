@@ -24,14 +24,15 @@ from penstock.operators.pane_aggregate.pane_ownership import (
     is_cheap_to_merge,
     runs_of,
 )
-from penstock.operators.pane_aggregate.parallel_aggregation import fold_in_parallel, work_of
+from penstock.operators.pane_aggregate.parallel_aggregation import fold_apart, fold_into_one_table
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.state import hold_cells, kept_cells, panes_of, rows_in
-from penstock.operators.pane_aggregate.tasks import Tasks, cut, expected_panes
+from penstock.operators.pane_aggregate.tasks import expected_panes
 from penstock.operators.pane_aggregate.worker import Worker
+from penstock.physical.nodes import Sharing
 from penstock.runtime.adapt.controller import USUAL, Controller
 from penstock.runtime.buffers import flags
-from penstock.runtime.engine import Engine
+from penstock.runtime.engine import MOST_TASK_ROWS, Engine
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import END_OF_TIME, Stage, TimedBatch
 from penstock.runtime.threads import run_on_threads
@@ -64,6 +65,7 @@ class WindowStage(DirectFold):
         lateness = PaneLateness(self.windows, program, metrics, alone)
         policed = controller or Controller("window", USUAL, metrics.adaptations, engine.adaptive)
         super().__init__(program, engine, metrics, lateness, policed)
+        self._shares = False  # whether it was decided how workers share a table
         self.seen_null: frozenset[str] = frozenset()
         self.carried = program.carried
 
@@ -221,26 +223,28 @@ class WindowStage(DirectFold):
             worker.expected, worker.expected_panes = rows, panes
             worker.forget_texts()
         columns = self._agree_on_keys(given[0]) if threads > 1 else 0
-        if columns * ROWS_PER_COLUMN > rows and not self._small_tasks:
+        sharing = self._sharing(rows, columns) if threads > 1 else None
+        if sharing is None and columns * ROWS_PER_COLUMN > rows and not self._small_tasks:
             threads = 1
-        parts = -(-threads // max(len(timed_batches), 1))
-        tasks = [
-            task
-            for timed_batch, own in zip(timed_batches, given, strict=True)
-            for task in cut(timed_batch, own, parts, self.program, self.engine)
-        ]
-        workers = self.workers[:threads]
-        if len(tasks) == 1:
-            workers[0].fold(tasks[0])
-        elif len(timed_batches) == 1:
-            fold_in_parallel(workers, tasks)
-        if any(task.shares.left for task in tasks):
-            shared = Tasks.divided(tasks, threads)
-            run_on_threads([work_of(worker, place, shared) for place, worker in enumerate(workers)])
+        if sharing is not None and sharing != "private":
+            fold_into_one_table(self.workers[0], timed_batches, given, sharing, threads, self.engine)
+        else:
+            fold_apart(self.workers[:threads], timed_batches, given, self.engine)
         accepted = self._count(bool(timed_batches) and timed_batches[0].counted)
         if self.engine.adaptive:
             self.controller.folded(rows, accepted, self.controller.policy.clock() - started, self._unsensed)
             self._unsensed = 0
+
+    def _sharing(self, rows: int, columns: int) -> Sharing | None:
+        """How workers share a dense table of keys: as decided, at first by the number of keys and rows alone."""
+        first = self.workers[0]
+        dense = isinstance(first.likely_keys if first.table is None else first.table.keys, DenseKeys)
+        if not dense or self.program.interned or not self.engine.adaptive or rows > MOST_TASK_ROWS:
+            return None
+        if not self._shares:
+            self._shares = True
+            first.sharing = self.adaptation.first_sharing(columns, rows)
+        return first.sharing
 
     def _agree_on_keys(self, given: BatchArguments) -> int:
         """Start all workers with the same dense key columns; return their number (0 if it is not known).

@@ -31,7 +31,7 @@ from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.sliding_cursor import SlidingCursor
 from penstock.operators.pane_aggregate.table import PaneTable, panes_ahead
 from penstock.operators.pane_aggregate.tasks import Task
-from penstock.physical.nodes import FilterOrder
+from penstock.physical.nodes import FilterOrder, Sharing
 from penstock.runtime.adapt.controller import Report
 from penstock.runtime.kernels import BoundKernel, RowsCall
 from penstock.runtime.stage import KernelOverflowError
@@ -55,6 +55,7 @@ class Worker:
         self.nullable = nullable
         self.adaptive = adaptive
         self.order: FilterOrder | None = None  # of the filter's conjuncts
+        self.sharing: Sharing = "private"  # how workers share the first one's table
         self.rows = 0
         self.expected = 0  # rows of the current push, over all workers
         self.expected_panes = 2
@@ -79,23 +80,24 @@ class Worker:
         if self.table is not None and self.table.head[ERRORS]:
             raise KernelOverflowError
 
-    def _begin(self, arguments: BatchArguments) -> PaneTable:
+    def begin(self, arguments: BatchArguments) -> PaneTable:
+        """The first table."""
         layout = self.program.layout(self.nullable, not self.adaptive)
         keys = self.likely_keys or self.first_keys(arguments)
         return PaneTable(layout, keys, panes_ahead(self.expected_panes, layout, keys.columns))
 
     def _finish_share(self, arguments: BatchArguments, task: Task, done: int, end: int) -> None:
         """Make room for a kernel that stopped, and run it to the end of its morsel."""
-        self._make_room(arguments)
+        self.make_room(arguments)
         while done < end:
             stop = self.kernel(arguments, task).over(Morsels(done, end, end - done)).stop
             done = end if stop is None else stop[0]
-            self._make_room(arguments)
+            self.make_room(arguments)
 
     def kernel(self, arguments: BatchArguments, task: Task) -> BoundKernel:
         """The kernel of the current variant, bound to the rows and to the current table."""
         if self.table is None:
-            self.table = self._begin(arguments)
+            self.table = self.begin(arguments)
         kernel = self.fold_kernel(self.table)
         rows = {**arguments.fill(kernel.bindings), "first_row": task.timed_batch.first_row}
         return BoundKernel.of(kernel.call, {**rows, **self.table.arguments(), "positions": _POSITIONS})
@@ -104,7 +106,8 @@ class Worker:
         """The fold kernel of the current variant."""
         return self.program.variants.get(variant_of(self.nullable, table, self.order)).fold
 
-    def _make_room(self, arguments: BatchArguments) -> None:
+    def make_room(self, arguments: BatchArguments) -> None:
+        """Remove the obstacle at which a kernel stopped."""
         table = self.table
         assert table is not None
         match int(table.head[STATUS]):

@@ -67,7 +67,7 @@ class Controller:
     ) -> None:
         self.operator, self.policy, self.adaptations, self.adaptive = operator, policy, adaptations, adaptive
         self.sensor = Sensor()
-        self.rows = 0
+        self.rows = self.usual_rows = 0  # in all, and in a push
         self.begun = policy.clock()
         self._next = policy.patience  # the row from which on a task is profiled
         self._gap = 1
@@ -80,6 +80,7 @@ class Controller:
     def folded(self, rows: int, accepted: int, nanoseconds: int, unsensed: int = 0) -> None:
         """Take note of a task, and of `unsensed` rows before it. A change beyond noise asks for a new profile."""
         self.rows += rows + unsensed
+        self.usual_rows = rows
         self.due = self.adaptive and self.rows >= self._next
         if rows < ROWS_OF_SMALL_TASK or not self.adaptive:
             return

@@ -59,7 +59,7 @@ def _settled_rows(frame: FoldFrame, pane: CurrentPane, n: Var) -> SelectedRows:
     if frame.spec.time.implied:
         pane.cut(n)
         return select_chunk(frame, n)
-    if frame.spec.where is None:
+    if frame.spec.where is None and frame.own is None:
         pane.check(n)
         return select_chunk(frame, n)
     pane.reach(n)

@@ -56,7 +56,7 @@ class PaneSlots:
 
     def _insert(self, k: KernelBuilder, pane: Value, stop: Callable[[], None]) -> Value:
         slot = k.var("new_slot", self.head[SLOTS])
-        with k.if_(slot.eq(self.capacity)):
+        with k.if_(slot >= self.capacity):
             stop()
         with k.if_(self.dirty.ne(0)):
             self._clear(k, k.var("begin", slot * self.width))

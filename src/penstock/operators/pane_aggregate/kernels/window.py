@@ -12,6 +12,7 @@ from penstock.algorithms.expressions.host_columns import HostColumns, Use, uses_
 from penstock.algorithms.expressions.nullability import may_be_null
 from penstock.algorithms.monoids import Monoid
 from penstock.algorithms.partials import Partial, collapsing, monoid_of, origin, partials_of
+from penstock.algorithms.sliding.accumulate import has_floats
 from penstock.analysis.predicates import conjuncts, is_total
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
@@ -21,6 +22,7 @@ from penstock.operators.pane_aggregate.kernels.emit import build_emit
 from penstock.operators.pane_aggregate.kernels.emit_steps.merging import algorithms
 from penstock.operators.pane_aggregate.kernels.emit_steps.spec import EmitKernel, EmitSpec
 from penstock.operators.pane_aggregate.kernels.fold import build_fold
+from penstock.operators.pane_aggregate.kernels.fold_steps.add import ATOMIC
 from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FoldSpec, PaneGrid
 from penstock.operators.pane_aggregate.kernels.merge_fragments import build_merge_fragments, build_merge_pane
 from penstock.physical.nodes import PaneAggregate, Reduction
@@ -181,6 +183,7 @@ class WindowInputs:
                 nullable,
                 self.interned,
                 op.order,
+                op.sharing,
                 instrumented,
             )
         )
@@ -212,6 +215,21 @@ class WindowInputs:
     def profile_layout(self) -> ProfileLayout:
         """The words in which the instrumented fold counts."""
         return ProfileLayout(len(conjuncts(self.where)), len(self.keys))
+
+    @property
+    def exact(self) -> bool:
+        """Whether no state is a float: a result does not depend on how rows are grouped."""
+        return not has_floats(self.monoids(frozenset(), wide=False))
+
+    @property
+    def atomic_states(self) -> int:
+        """The number of states, if each is an integer that one atomic operation updates; else 0."""
+        monoids = self.monoids(frozenset(self.schema.names), wide=False)
+        possible = all(
+            monoid.name in ATOMIC and not monoid.text and monoid.states[0].type.kind in ("int", "uint")
+            for monoid in monoids
+        )
+        return len(monoids) if possible and self.keys and not self.carried else 0
 
     @property
     def conjunct_costs(self) -> tuple[ConjunctCost, ...]:

@@ -11,11 +11,15 @@ from penstock.algorithms.monoids import Values
 from penstock.algorithms.partials import PRESENT
 from penstock.algorithms.partials.contribution import Contribution
 from penstock.loop.abi import NEED_KEYS, NEED_SLOTS, NEED_WIDE
-from penstock.loop.nodes import I64, U64, Overflows, Value, Var, as_value, const, select
+from penstock.loop.nodes import I64, U64, Bitcast, Overflows, Value, Var, as_value, const, select
 from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FoldFrame, Update
 from penstock.operators.pane_aggregate.kernels.fold_steps.panes import CurrentPane
 from penstock.operators.pane_aggregate.kernels.fold_steps.rows import SelectedRows
 
+# The atomic operation of each monoid whose state is one integer that has one.
+ATOMIC = {"present": "or", "count": "add", "sum": "add", "least": "min", "greatest": "max"}
+LARGEST_SHARED = 1 << 40  # values added to a shared sum are below
+FULL_SHARED = 1 << 62  # a shared sum stops beyond: no number of threads reaches 2**63 from there
 _FEW_STATES = 3  # per row: its presence, and a sum or two
 
 
@@ -87,6 +91,9 @@ class Addition:
         k = self.frame.k
         at = k.var("place", self._place(row, j)) + base
         contributions = self.frame.contributions(row)
+        if self.frame.spec.sharing == "shared":
+            self._add_atomically(row, j, at, contributions)
+            return
         updates = [self._update(m, at, *added) for m, added in enumerate(contributions)]
         overflow = self._overflow(updates, contributions)
         if overflow is not None:
@@ -109,6 +116,47 @@ class Addition:
         k, buffers = self.frame.k, self.frame.states[m]
         old = tuple(k.var("old", buffer[at]) for buffer in buffers)
         return Update(buffers, old, self.frame.spec.monoids[m].step(k, old, values), active)
+
+    # -- one row, while other workers add theirs -----------------------------------------------------
+
+    def _add_atomically(self, row: Value, j: Value, at: Value, contributions: Sequence[Contribution]) -> None:
+        """Add a row by one atomic operation for each state.
+
+        A sum stops the kernel far below 64 bits: before a large value, and after the row that brought it near. What
+        other workers add until they stop as well cannot reach the limit then.
+        """
+        k, added = self.frame.k, []
+        for m, (values, active) in enumerate(contributions):
+            added.append(k.var("added", self._atomic_value(m, values, active)))
+        sums = [value for m, value in enumerate(added) if self.frame.spec.monoids[m].guarded]
+        large = disjunction([_beyond(value, LARGEST_SHARED) for value in sums])
+        if large is not None:
+            with k.if_(large):
+                self._stop(NEED_WIDE, row, j)
+        before: list[Value] = []
+        for monoid, buffers, value in zip(self.frame.spec.monoids, self.frame.states, added, strict=True):
+            old = k.atomic(ATOMIC[monoid.name], buffers[0], at, value, "before" if monoid.guarded else None)
+            before += [] if old is None else [old]
+        full = disjunction([_beyond(old, FULL_SHARED) for old in before])
+        if full is not None:
+            with k.if_(full):
+                self.frame.tally(row + 1 - self.frame.at, j + 1)
+                self.frame.leave(NEED_WIDE, row + 1)
+
+    def _atomic_value(self, m: int, values: Values, active: Value | None) -> Value:
+        """What a row adds to a state: its value, or the identity if it adds nothing."""
+        monoid = self.frame.spec.monoids[m]
+        state = monoid.states[0]
+        match monoid.name:
+            case "present" | "count":
+                found: Value = const(1, state.type)
+            case "sum":
+                found = values[0].to(I64)
+                if values[0].type == U64:  # beyond 63 bits: as large as can be
+                    found = select(found < 0, const(LARGEST_SHARED, I64), found)
+            case _:
+                found = values[0].to(state.type)
+        return found if active is None else select(active, found, as_value(state.identity, state.type))
 
     def _overflow(self, updates: Sequence[Update], contributions: Sequence[Contribution]) -> Value | None:
         """Whether a 64-bit sum would overflow with the row; None if there are no such sums."""
@@ -138,6 +186,11 @@ class Addition:
         k = self.frame.k
         with k.if_(is_nan(old) if math.isnan(identity) else old.eq(as_value(identity, old.type))):
             k.store(self.frame.states[0][0], at, 1)
+
+
+def _beyond(value: Value, limit: int) -> Value:
+    """Whether a number's magnitude reaches a power of two."""
+    return Bitcast(value + limit, U64) >= 2 * limit
 
 
 def _leaves_64_bits(total: Value, value: Value) -> Value:

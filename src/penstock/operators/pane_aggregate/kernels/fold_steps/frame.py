@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -9,7 +10,13 @@ import pyarrow as pa
 from penstock.algorithms.expressions.cells import is_true
 from penstock.algorithms.expressions.columns import Columns
 from penstock.algorithms.expressions.lowering import Lowering
-from penstock.algorithms.hash_table.group_kernels import DenseGroups, HashGroups, KeyTable, OneGroup
+from penstock.algorithms.hash_table.group_kernels import (
+    DenseGroups,
+    HashGroups,
+    KeyTable,
+    OneGroup,
+    word_of,
+)
 from penstock.algorithms.monoids import Monoid, Values
 from penstock.algorithms.partials import Partial
 from penstock.algorithms.partials.contribution import Contribution, contribution
@@ -17,9 +24,9 @@ from penstock.analysis.predicates import conjunction, conjuncts
 from penstock.expr import nodes as ex
 from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED, KEYS, NEED_KEYS, STATUS
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, I64, Buffer, Value
+from penstock.loop.nodes import BOOL, I64, Buffer, Value, Var, select
 from penstock.operators.pane_aggregate.kernels.pane_slots import PaneSlots
-from penstock.physical.nodes import FilterOrder
+from penstock.physical.nodes import FilterOrder, Sharing
 from penstock.types.time import Time
 
 FOLD_CHUNK = 8192
@@ -55,6 +62,7 @@ class FoldSpec:
     order: FilterOrder | None = (
         None  # groups of conjuncts: the first for every row, others on the rows selected
     )
+    sharing: Sharing = "private"  # of the table: with the other workers
     instrumented: bool = False  # count what rows show, for a profile
 
     @property
@@ -73,6 +81,25 @@ class Update:
     active: Value | None = None
 
 
+@dataclass(frozen=True)
+class Owned:
+    """The keys of one worker: those of which component `key` has a word from `low` to `high`."""
+
+    key: Var
+    low: Var
+    high: Var
+
+    @staticmethod
+    def declare(k: KernelBuilder) -> Owned:
+        return Owned(k.scalar("own_key"), k.scalar("own_low"), k.scalar("own_high"))
+
+    def holds(self, words: Sequence[Value]) -> Value:
+        word = words[0]
+        for place, other in enumerate(words[1:], 1):
+            word = select(self.key.eq(place), other, word)
+        return (word >= self.low) & (word <= self.high)
+
+
 class FoldFrame:
     """The kernel under construction: its parameters, and the variables that live for a whole call."""
 
@@ -88,6 +115,7 @@ class FoldFrame:
         self.keys = _key_table(k, self.head, spec)
         self.columns = Columns(k, spec.schema, spec.nullable, spec.interned, spec.time, first_row)
         self.errors = k.var("errors", False, BOOL)
+        self.own = Owned.declare(k) if spec.sharing == "partitioned" else None
         self.key_capacity = k.scalar("key_capacity") if isinstance(self.keys, HashGroups) else None
         self.at = k.var("at", self.lo)
 
@@ -137,6 +165,12 @@ class FoldFrame:
         where = conjunction(parts[number] for number in group)
         assert where is not None
         return is_true(self.lowering(row).lower(where))
+
+    def owned(self, row: Value) -> Value:
+        """Whether the row's key belongs to this worker; errors of the key count where the row is added."""
+        assert self.own is not None
+        lowering = self.columns.lowering(row, lambda failed: None)
+        return self.own.holds([word_of(lowering.lower(key)) for key in self.spec.keys])
 
     def contributions(self, row: Value, active: Value | None = None) -> list[Contribution]:
         """The values that a row adds to each partial, and the condition under which it does (None: always)."""

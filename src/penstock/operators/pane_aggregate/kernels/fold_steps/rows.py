@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
+from penstock.algorithms.expressions.cells import conjunction
 from penstock.algorithms.selection import Selection, Watcher
 from penstock.loop.abi import LANES
 from penstock.loop.nodes import I32, I64, U8, Buffer, Value, Var, const, select
 from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FOLD_CHUNK, FoldFrame
 
+Passes = Callable[[Value], Value]
 _HALF = FOLD_CHUNK // 2 + 3 * LANES  # capacity of the list of half a chunk
 
 
@@ -45,7 +48,7 @@ class SelectedRows:
 
 def select_chunk(frame: FoldFrame, n: Var, watch: Watcher | None = None) -> SelectedRows:
     """Apply the filter to a chunk; with a watcher, to both halves of the chunk in one loop."""
-    if frame.spec.where is None:
+    if frame.spec.where is None and frame.own is None:
         return SelectedRows(frame, n)
     k = frame.k
     rows = k.local("chosen", I32, 2 * _HALF)
@@ -54,7 +57,10 @@ def select_chunk(frame: FoldFrame, n: Var, watch: Watcher | None = None) -> Sele
     order = frame.spec.order
 
     def passes(r: Value) -> Value:
-        found = frame.passes(frame.at + r) if order is None else frame.passes_group(frame.at + r, order[0])
+        row = frame.at + r
+        if order is not None:
+            return frame.passes_group(row, order[0])
+        found = conjunction(frame.passes(row), None if frame.own is None else frame.owned(row))
         assert found is not None
         return found
 
@@ -64,29 +70,32 @@ def select_chunk(frame: FoldFrame, n: Var, watch: Watcher | None = None) -> Sele
     else:
         first, second = selection.halves(n, watch, _HALF)
         chosen = SelectedRows(frame, k.var("count", first + second), rows, first)
-    for group in (order or ())[1:]:
-        _refine(chosen, rows, group)
+    if order is not None:
+        for group in order[1:]:
+            _refine(chosen, rows, partial(frame.passes_group, group=group))
+        if frame.own is not None:
+            _refine(chosen, rows, frame.owned)
     return chosen
 
 
-def _refine(chosen: SelectedRows, rows: Buffer, group: tuple[int, ...]) -> None:
-    """Keep the selected rows that pass a further group of conjuncts, in order."""
+def _refine(chosen: SelectedRows, rows: Buffer, passes: Passes) -> None:
+    """Keep the selected rows that pass a further condition, in order."""
     k = chosen.frame.k
     if chosen.first is None:
-        k.set(chosen.count, _passing(chosen.frame, rows, const(0, I64), chosen.count, group))
+        k.set(chosen.count, _passing(chosen.frame, rows, const(0, I64), chosen.count, passes))
         return
     second = k.var("second", chosen.count - chosen.first)
-    k.set(chosen.first, _passing(chosen.frame, rows, const(0, I64), chosen.first, group))
-    second = _passing(chosen.frame, rows, const(_HALF, I64), second, group)
+    k.set(chosen.first, _passing(chosen.frame, rows, const(0, I64), chosen.first, passes))
+    second = _passing(chosen.frame, rows, const(_HALF, I64), second, passes)
     k.set(chosen.count, chosen.first + second)
 
 
-def _passing(frame: FoldFrame, rows: Buffer, begin: Value, count: Value, group: tuple[int, ...]) -> Var:
+def _passing(frame: FoldFrame, rows: Buffer, begin: Value, count: Value, passes: Passes) -> Var:
     """Move the rows of a list that pass to its front, without branches; return their number."""
     k = frame.k
     kept = k.var("kept", 0)
     with k.for_(0, count, "i", scalar=True) as i:
         row = k.var("row", rows[begin + i])
         k.store(rows, begin + kept, row)
-        k.set(kept, kept + frame.passes_group(k.var("at", row.to(I64)), group).to(I64))
+        k.set(kept, kept + passes(k.var("at", row.to(I64))).to(I64))
     return kept
