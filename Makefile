@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONPATH :=
 
-.PHONY: help setup demo test check format bench fuzz spark spark-matrix cluster fault damage soak kafka lock clean
+.PHONY: help setup demo test check format bench fuzz spark spark-matrix cluster fault damage chaos soak kafka lock clean
 .DEFAULT_GOAL := help
 
 help:  ## say what each target does
@@ -66,6 +66,9 @@ fault: setup  ## kill drivers, JVMs and workers of streaming queries (KILLS=200,
 
 damage: setup  ## damage files of every format and scan them: read or refused by name, never a crash (FILES=10000, SEED=0)
 	$(BIN)/python -m tests.security.damage.campaign --files $(or $(FILES),10000) --seed $(or $(SEED),0)
+
+chaos: setup  ## run generated queries with adaptation forced at every task, 100,000 in all; goes on where it was (QUERIES=100000)
+	$(BIN)/python -m tests.chaos.campaign --queries $(or $(QUERIES),100000)
 
 soak: setup  ## let queries run for two hours while keys come and go: memory, state, files flat (SOAK_MINUTES=120)
 	$(BIN)/python -m tests.fault.soak --minutes $(or $(SOAK_MINUTES),120)

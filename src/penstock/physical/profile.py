@@ -107,7 +107,7 @@ class ProfileLayout:
             rows,
             tuple(Passed(alone, after) for alone, after in passed),
             tuple(words[self.masks : self.key(0)]),
-            tuple((low, high) for low, high in keys if low <= high),
+            _ranges(keys),
             tuple(buckets[::BUCKET_WORDS]),
             _hitters(buckets),
             distinct(words[self.registers :]),
@@ -115,6 +115,16 @@ class ProfileLayout:
             disorder,
             runs,
         )
+
+
+def _ranges(keys: Sequence[tuple[int, ...]]) -> tuple[tuple[int, int], ...]:
+    """The range of each key component, 0 … 0 if all were null; none if there was no key at all.
+
+    >>> _ranges([(3, 5), (_LOW, _HIGH)]), _ranges([(_LOW, _HIGH)])
+    (((3, 5), (0, 0)), ())
+    """
+    found = tuple((low, high) if low <= high else (0, 0) for low, high in keys)
+    return found if any(low <= high for low, high in keys) else ()
 
 
 def _hitters(buckets: Sequence[int]) -> tuple[tuple[int, float], ...]:

@@ -35,6 +35,12 @@ def profile_of(op: PaneAggregate) -> PaneProfile:
     return PaneProfile(op.key_table, op.nullable, op.wide, op.order, op.sharing)
 
 
+def runnable(seen: PaneProfile) -> PaneProfile:
+    """The variant that a fold runs: only a dense table is shared, by atomic operations only with sums of 64 bits."""
+    shares = seen.key_table == "dense" and not (seen.sharing == "shared" and seen.wide)
+    return seen if shares else replace(seen, sharing="private")
+
+
 def specialise(node: Node, profile: PaneProfile, *reasons: Choice) -> Node:
     """Return the variant of a node that holds for these rows; `reasons` replace the usual ones."""
     assert isinstance(node.op, PaneAggregate)

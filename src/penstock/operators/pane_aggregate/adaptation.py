@@ -33,7 +33,7 @@ from penstock.physical.choose_sharing import KeyUse, choose_sharing
 from penstock.physical.decide import Difference, StateProfile, decide, differences
 from penstock.physical.nodes import Node, PaneAggregate, Sharing
 from penstock.physical.profile import Profile
-from penstock.physical.specialise import profile_of, specialise
+from penstock.physical.specialise import profile_of, runnable, specialise
 from penstock.runtime.adapt.controller import Controller
 from penstock.runtime.adapt.machine import this_machine
 from penstock.runtime.kernels import BoundKernel
@@ -156,7 +156,7 @@ class PaneAdaptation:
     def _compiled(self, chosen: Node) -> bool:
         """Whether the fold of a variant is compiled in full; the first call starts that."""
         assert isinstance(chosen.op, PaneAggregate)
-        variants, seen = self.program.variants, profile_of(chosen.op)
+        variants, seen = self.program.variants, runnable(profile_of(chosen.op))
         return variants.ready(
             ("fold", seen), variants.get(seen).fold.call.prepare, self.controller.policy.start
         )

@@ -1,0 +1,29 @@
+"""A slice of the chaos campaign (`make chaos`): few queries, compiled once, under many decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.codegen.tiers import TieredKernel
+from tests.chaos.campaign import check
+
+SHAPES = 6
+SLICES = 8
+QUERIES = 100  # in a slice
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_code() -> Iterator[None]:
+    """Leave kernels at the level of their first code: both levels give the same bits, and one compiles in no time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TieredKernel, "prepare", lambda kernel: None)
+        yield
+
+
+@pytest.mark.parametrize("part", range(SLICES))
+def test_random_decisions_at_every_task_change_no_answer(part: int) -> None:
+    decided = [check(seed, seed % SHAPES) for seed in range(part * QUERIES, (part + 1) * QUERIES)]
+    assert sum(each.asked for each in decided) > QUERIES / 4
+    assert {"dense", "hash"} <= set().union(*(each.tables for each in decided))
