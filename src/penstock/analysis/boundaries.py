@@ -36,7 +36,7 @@ from penstock.ir.nodes import (
     sources_of,
 )
 from penstock.ir.signals import nodes as temporal
-from penstock.ir.signals.scope import NO_END
+from penstock.ir.signals.scope import NO_END, is_lenient
 from penstock.types.windows import WINDOW_END, CarriedWindow, InWindow, Lookup, TimeWindow, Within
 
 
@@ -102,8 +102,8 @@ def _step(this: Object, source: Object, program: Program) -> Reach:
             return _within_window(source, program, results=True)
         case Attach(domain=CarriedWindow()) | Top():
             return _within_window(source, program, results=False)
-        case Signals() as body:  # an interval may span a cut, so open intervals are carried over it
-            return _worse(CarryIn(), signal_reach(body.program, body.sources, source.name))
+        case Signals() as body:
+            return _of_intervals(body, source.name)
         case Distinct(keep="first"):
             return CarryIn()
         case Reduce() | Attach() | Apply() | Lookback():
@@ -140,6 +140,34 @@ def _of_join(body: Join | Asof | RollingJoin) -> Reach:
 
 
 # --- signals --------------------------------------------------------------------------------------------
+
+
+def _of_intervals(body: Signals, source: str) -> Reach:
+    """Return the reach of a signal's intervals into a source.
+
+    An interval may span a cut, so open intervals are carried over it. Those of a signal whose values have a finite reach
+    end at the next mark, at most that reach later, if each mark begins another: to find their beginnings and ends, twice
+    the reach is read.
+    """
+    own = signal_reach(body.program, body.sources, source)
+    reaches = [signal_reach(body.program, body.sources, name) for name in body.sources]
+    finite = [reach for reach in reaches if isinstance(reach, Finite)]
+    if not isinstance(own, Finite) or len(finite) < len(reaches) or not _ends_soon(body):
+        return _worse(CarryIn(), own)
+    longest = 2 * max(reach.past + reach.future + 1 for reach in finite)
+    return Finite(own.past + longest, own.future + longest)
+
+
+def _ends_soon(body: Signals) -> bool:
+    """Return whether no interval outlives the samples it depends on, or the next mark."""
+    if not body.program.pieces:
+        return False
+    schemas = {obj.name: obj.schema for obj in body.program.objects}
+    return all(
+        isinstance(obj.body, temporal.Sampled)
+        or (isinstance(obj.body, temporal.Expression) and not is_lenient(obj.body, schemas))
+        for obj in body.program.objects
+    )
 
 
 def signal_reach(program: temporal.Program, sources: Sequence[str], source: str) -> Reach:

@@ -109,7 +109,7 @@ def _most_ahead(pieces: Sequence[Piece]) -> int:
         ahead = (
             [*ahead, end]
             if place + 1 == len(ends)
-            else [each for each in [*ahead, end] if each[0] >= marks[place + 1]]
+            else [(last, rows) for last, rows in [*ahead, end] if last >= marks[place + 1]]
         )
         most = max(most, sum(rows for _, rows in ahead))
     return most

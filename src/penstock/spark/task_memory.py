@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Resident in a worker before the first row: Python, pyarrow, LLVM, and the batches that are read ahead.
 WORKER = 430_000_000
 LEAST = 64_000_000
-IN_ORDER = (
+SHARE_IN_ORDER = (
     0.4  # the share of its budget that a task in time order reaches: chunks, runs and what operators keep
 )
 UNSET = 1_000_000_000  # without any setting, rows beyond it are spilled, but no state is refused
@@ -121,7 +121,9 @@ def task_need(
     whole = int(rows * (largest.times * width + largest.plus))
     if whole <= memory.limit // 2:
         return TaskNeed(rows, whole, 0, largest.operator)
-    return TaskNeed(rows, int(IN_ORDER * memory.limit), 0 if ordered else rows * width, largest.operator)
+    return TaskNeed(
+        rows, int(SHARE_IN_ORDER * memory.limit), 0 if ordered else rows * width, largest.operator
+    )
 
 
 def _bytes(dtype: pa.DataType) -> int:
