@@ -1,4 +1,4 @@
-"""Files that are written beside their place and then take it: a reader sees the old one, the new one or none.
+"""Replace files atomically: a reader finds the old one, the new one or none.
 
 A writer holds a lock on what it writes. What is left of one that was killed has no lock: the next writer of the same file
 removes it. Locks, not process numbers, tell: those of other machines and containers mean nothing here.

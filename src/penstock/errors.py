@@ -67,7 +67,7 @@ class WindowError(PenstockError, ValueError):
 
 
 class UnfinishedError(PenstockError, AttributeError):
-    """A window or a look-back is asked for what only its aggregates have."""
+    """A window or a look-back is used where only its aggregates can be."""
 
 
 class SignalError(PenstockError, ValueError):
@@ -75,7 +75,7 @@ class SignalError(PenstockError, ValueError):
 
 
 class SqlError(PenstockError, ValueError):
-    """SQL text cannot be read, or asks for what is not there; the message says at which line and column."""
+    """SQL text cannot be parsed, or names something that does not exist; the message gives the line and column."""
 
 
 class BindingError(PenstockError, ValueError):
@@ -95,7 +95,7 @@ class OverflowError(PenstockError, ArithmeticError):
 
 
 class EngineError(PenstockError, ValueError):
-    """An engine is asked for that cannot be: no threads, empty tasks, an unknown back end."""
+    """The settings of an engine are invalid: no threads, empty tasks, an unknown back end."""
 
 
 class MemoryLimitError(PenstockError, MemoryError):

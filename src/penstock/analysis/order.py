@@ -62,7 +62,7 @@ def _seen(name: str, keys: frozenset[str] | None, program: Program) -> bool:
 
 
 def _seen_by(this: Object, keys: frozenset[str] | None, program: Program) -> bool:
-    """Check one reader and, if it passes samples on, its readers. Grouped by the keys, it sees one row per window."""
+    """Check one reader and, if it passes samples on, its readers. Grouped by the keys, it reads one row per window."""
     match this.body:
         case Samples(fields=fields):
             return _seen(this.name, _passed(keys, fields), program)

@@ -263,8 +263,8 @@ def _steps(program: Program) -> tuple[dict[str, int], frozenset[str]]:
         if this.name in gridded:
             _require(not is_lenient(program, this), "a constant fills in where windows on a grid are empty")
     if program.pieces:
-        _require(len(program.inputs) == 1, "samples of several inputs are asked for one by one")
-        _require(program.output not in gridded, "samples on a grid are asked for one by one")
+        _require(len(program.inputs) == 1, "samples of several inputs are computed one by one")
+        _require(program.output not in gridded, "samples on a grid are computed one by one")
     return steps, frozenset(gridded)
 
 

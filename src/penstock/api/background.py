@@ -223,7 +223,7 @@ class Background(Savable):
         if self._interrupted:
             raise StateError(
                 "an earlier push was interrupted halfway, and may have been taken or not: close() processes what was "
-                "taken; start anew"
+                "taken; start again"
             )
         if self._finished or self._worker.closing:
             raise BindingError("this query is closed; open it again to push more rows")

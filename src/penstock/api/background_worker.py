@@ -226,7 +226,7 @@ class BackgroundWorker:
             self.error = warning
 
     def changed(self) -> None:
-        """Wake those who wait for a task to end, for results, for room or for the end; the caller holds the lock."""
+        """Wake the threads that wait for a task to end, for results, for room or for the end; the caller holds the lock."""
         self.change.notify_all()
         if self.idle and (self._hurried or self.closing or self.failed):
             self.work.notify()
@@ -243,7 +243,7 @@ class BackgroundWorker:
         """The lock, unless this process is a fork, whose copy of the lock may be closed for ever."""
         if os.getpid() != self._pid:
             raise StateError(
-                "this query was opened in another process, whose worker a fork does not copy; open it anew here"
+                "this query was opened in another process, whose worker a fork does not copy; open it again here"
             )
         return self.lock
 
@@ -254,7 +254,7 @@ class BackgroundWorker:
             raise error
         if self.failed:
             raise StateError(
-                "an earlier push failed halfway: go on from the state that was saved before it, or start anew"
+                "an earlier push failed halfway: continue from the state that was saved before it, or start again"
             )
 
     def room(self) -> bool:
@@ -326,7 +326,7 @@ class BackgroundWorker:
     def help(self) -> None:
         """Run a task in the pushing thread if it is overdue, or let another thread go on with one. Takes the lock.
 
-        A thread that pushes all the time keeps the interpreter's lock for 5 ms at a time, and a task asks for it many
+        A thread that pushes all the time keeps the interpreter's lock for 5 ms at a time, and a task requests it many
         times: without help, results would be late by tenths of a second.
         """
         if self.native is not None and self.native.queue.asks:

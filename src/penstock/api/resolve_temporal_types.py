@@ -91,7 +91,7 @@ def _rounded(arg: nodes.Expr, every: object, schema: pa.Schema, time: Time) -> n
         )
     if kind_of(dtype) in INSTANTS and calendar_parts(every, _ROUND)[1] == "mo":
         raise DurationError(
-            f"{_ROUND} is {every!r}, but months differ in length, so that their middle is not told; "
+            f"{_ROUND} is {every!r}, but months differ in length, so their middle is undefined; "
             "use .dt.truncate, or .dt.month_start"
         )
     ticks = to_ticks(every, clock, _ROUND)

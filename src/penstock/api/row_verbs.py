@@ -184,7 +184,7 @@ def _require_alike_or_not(name: str, dtype: pa.DataType) -> None:
     """Reject types that kernels cannot compare for equality."""
     if kind_of(dtype) in ("other", "null") and not pa.types.is_time(dtype):
         raise ExpressionTypeError(
-            f"distinct cannot tell values of the column {name!r} apart, which are {dtype}; "
+            f"distinct cannot compare values of the column {name!r} apart, which are {dtype}; "
             "give it a subset of other columns, as in distinct(['a', 'b'])"
         )
 

@@ -12,7 +12,7 @@ from penstock.storage.uri import CLOUD, Uri, resolved
 
 
 def access_to(paths: Any, storage_options: object = None, filesystem: object = None) -> Access:
-    """Check `storage_options=` and `filesystem=` of a source, and fill in what a running Spark session knows."""
+    """Check `storage_options=` and `filesystem=` of a source, and fill in the settings of a running Spark session."""
     if storage_options is not None or filesystem is not None:
         return Access.of(storage_options, filesystem)
     uri = _cloud_uri(paths)

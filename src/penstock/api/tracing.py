@@ -1,4 +1,4 @@
-"""Trace a user's function: run it once over symbols, to learn what it computes.
+"""Trace a user's function: run it once over symbols and record what it computes.
 
 A symbol is a `pk.Expr`, so a function can use all operations of expressions. Operations on plain Python values run
 once, during tracing. An operation that cannot be traced (`if`, `float()`, a loop over a value) is an error that names

@@ -154,7 +154,7 @@ def _eagerly(
 def _push(
     window: Any, sides: tuple[Any, Any], taken: list[int], there: list[int], clock: Clock
 ) -> tuple[int, float]:
-    """Give both sides' rows that are there, a chunk at most; tell the matches and the milliseconds."""
+    """Push the rows of both sides that have arrived, at most a chunk; return the matches and the milliseconds."""
     pieces = []
     for side in (0, 1):
         end = min(there[side], taken[side] + EAGER_CHUNK)
@@ -182,7 +182,7 @@ def _note(
 
 
 def later_rows(joiner: Eager, workload: Workload) -> np.ndarray:
-    """For each tick, how many matches become possible in it: those whose later row it brings."""
+    """For each tick, the number of matches whose later row arrives in it."""
     window = joiner.open(1, "count")
     found, taken = [], [0, 0]
     sides = (workload.left, workload.right)

@@ -237,7 +237,7 @@ def list_state(checkpoint: Checkpoint, batch: Batch = None) -> None:
 @state.command("show")
 def show_state(
     checkpoint: Checkpoint,
-    table: Annotated[str | None, typer.Option(help="One table, by a name that ls tells.")] = None,
+    table: Annotated[str | None, typer.Option(help="One table, by a name that ls lists.")] = None,
     shard: Annotated[int | None, typer.Option(help="One shard, by its label.")] = None,
     batch: Batch = None,
     limit: Annotated[int, typer.Option(min=0, help="Rows to print of each table.")] = 20,

@@ -40,7 +40,7 @@ def check_suffix(path: Path) -> Writer:
     """Return the writer for a file name."""
     writer = WRITERS.get(path.suffix.lower())
     if writer is None:
-        raise CommandError(f"cannot tell the format of {path}: end its name in {', '.join(WRITERS)}")
+        raise CommandError(f"cannot determine the format of {path}: end its name in {', '.join(WRITERS)}")
     return writer
 
 

@@ -18,7 +18,7 @@ N = TypeVar("N")
 
 
 class _Entry(ref[Any]):
-    """A weak reference to a node that knows its key in the table."""
+    """A weak reference to a node, with the node's key in the table."""
 
     __slots__ = ("key",)
     key: tuple[object, ...]

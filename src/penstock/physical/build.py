@@ -307,7 +307,7 @@ class _Builder:
         held = choose_join.held_states(body, left, ready, right, self.mode)
         if held.taken != choose_join.LISTS or self.settings.aggregator is None:
             return held
-        asked = f"{self.settings.aggregator} was asked for, which reduces rows"
+        asked = f"{self.settings.aggregator} was requested, which reduces rows"
         return ph.Choice("held", choose_join.SORTED, asked, (ph.Rejected(choose_join.LISTS, asked),))
 
     # -- signals -------------------------------------------------------------------------------------

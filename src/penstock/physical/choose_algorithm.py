@@ -89,7 +89,7 @@ def _in_panes(facts: ReductionFacts, domain: Window, force: str | None) -> Algor
         )
         return _subtracted(facts, "panes", obstacle, force)
     if force is not None:
-        return AlgorithmChoice(force, "panes", "asked for")
+        return AlgorithmChoice(force, "panes", "requested")
     return AlgorithmChoice(RECOMPUTE, "panes", f"a window has {panes} panes only, soon merged anew")
 
 
@@ -103,7 +103,7 @@ def _over_partitions(
 ) -> AlgorithmChoice:
     if facts.is_ends:
         return AlgorithmChoice(
-            FRAME_ENDS, "partitions", "the places of a window's first and last row tell it"
+            FRAME_ENDS, "partitions", "the positions of a window's first and last row determine it"
         )
     if not facts.algebra.commutative and facts.algebra.holistic:
         return AlgorithmChoice(
@@ -119,7 +119,7 @@ def _over_partitions(
     if force is None and not overlaps(body):
         return AlgorithmChoice(RECOMPUTE, "partitions", "windows do not overlap: each row is read once")
     if force == RECOMPUTE:
-        return AlgorithmChoice(RECOMPUTE, "partitions", "asked for")
+        return AlgorithmChoice(RECOMPUTE, "partitions", "requested")
     return _slid(facts, force)
 
 
@@ -131,7 +131,7 @@ def _slid(facts: ReductionFacts, force: str | None) -> AlgorithmChoice:
         reason = f"{facts.name} has no merge: its state comes from rows in order"
         return AlgorithmChoice(RECOMPUTE, "partitions", reason + _instead(force, RECOMPUTE))
     if force == TWO_STACKS:
-        return AlgorithmChoice(TWO_STACKS, "partitions", "asked for")
+        return AlgorithmChoice(TWO_STACKS, "partitions", "requested")
     if force is None and facts.has_prefixes:
         reason = f"{facts.name} of floats is the difference of two compensated prefixes, by two stacks where values differ too much in size"
         return AlgorithmChoice(PREFIX_SUMS, "partitions", reason)
@@ -141,7 +141,7 @@ def _slid(facts: ReductionFacts, force: str | None) -> AlgorithmChoice:
 def _subtracted(facts: ReductionFacts, way: str, obstacle: str | None, force: str | None) -> AlgorithmChoice:
     """Choose subtract-on-evict, or two-stacks if there is an obstacle."""
     if obstacle is None:
-        reason = "asked for" if force == SUBTRACT else f"{facts.name} takes out again exactly what left"
+        reason = "requested" if force == SUBTRACT else f"{facts.name} takes out again exactly what left"
         return AlgorithmChoice(SUBTRACT, way, reason)
     return AlgorithmChoice(TWO_STACKS, way, obstacle + _instead(force, TWO_STACKS))
 
@@ -156,4 +156,4 @@ def _obstacle(facts: ReductionFacts) -> str | None:
 
 
 def _instead(force: str | None, taken: str) -> str:
-    return "" if force in (None, taken) else f" (so not by {force}, which was asked for)"
+    return "" if force in (None, taken) else f" (so not by {force}, which was requested)"

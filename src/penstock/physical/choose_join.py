@@ -111,7 +111,7 @@ def _emission(body: jn.Join, mode: Mode) -> Choice:
     if mode == "bounded":
         reason = "bounded input is complete: no pair leaves earlier than its window"
         return Choice("emission", "lazy", reason, (Rejected("eager", reason),))
-    return Choice("emission", "eager", "pairs leave as rows arrive, by the algorithm or target asked for")
+    return Choice("emission", "eager", "pairs leave as rows arrive, by the requested algorithm or target")
 
 
 def _matching(body: jn.Join, pairing: InWindow, left: ir.Object, right: ir.Object) -> Choice:
@@ -134,6 +134,8 @@ def _algorithm(body: jn.Join) -> Choice:
     if body.how in LEFT_ROW_KINDS and body.algorithm == "auto":
         return Choice("algorithm", "existence", f"a {body.how} join gives left rows: one partner decides")
     if body.algorithm != "auto":
-        return Choice("algorithm", body.algorithm, "asked for")
-    tree = Assumption("the decision tree knows windows of this kind", "the tree decides for each window anew")
+        return Choice("algorithm", body.algorithm, "requested")
+    tree = Assumption(
+        "the decision tree was trained on windows of this kind", "the tree decides for each window anew"
+    )
     return Choice("algorithm", "auto", "chosen for each large window by a decision tree", (), (tree,))

@@ -55,7 +55,7 @@ def held(program: temporal.Program, obstacle: str | None, aggregator: str | None
     if mode == "bounded":
         found = found or "data at rest comes in one push: samples are sorted by key once"
     if aggregator is not None:
-        found = found or f"{aggregator} was asked for, which reduces samples"
+        found = found or f"{aggregator} was requested, which reduces samples"
     found = found or event_obstacle(program)
     if found is not None:
         reason = "each push computes values from all samples that they depend on"

@@ -25,7 +25,7 @@ def keyed_states(
     if mode == "bounded":
         obstacle = obstacle or _slower_at_rest(body, program)
     if aggregator is not None:
-        obstacle = obstacle or f"{aggregator} was asked for, which reduces rows"
+        obstacle = obstacle or f"{aggregator} was requested, which reduces rows"
     if obstacle is not None:
         return Choice("held", ROWS, "windows read their rows", (Rejected(STATES, obstacle),))
     if mode == "bounded":
@@ -41,7 +41,7 @@ def keyed_states(
 
 
 def may_hold_states(body: ir.Body) -> bool:
-    """Return whether the choice is open for a type of window, so that its plan tells what was chosen, and why."""
+    """Return whether the choice is open for a type of window, so that its plan records the choice and its reason."""
     match body:
         case ir.Lookback() | ir.Reduce(domain=Session() | Count()):
             return True

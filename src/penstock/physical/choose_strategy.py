@@ -113,7 +113,7 @@ def choose(found: Possible, facts: DataFacts, force: str | None = None) -> Strat
     if force is not None:
         return _forced(found, facts, force)
     if found.rows:
-        return StrategyChoice(SLICES, "rows are looked at one by one: any cut will do")
+        return StrategyChoice(SLICES, "rows are independent: any cut is valid")
     if facts.tasks == 1:
         return StrategyChoice(ONE, "there is work for one task only")
     why_not = {strategy: _obstacle(found, facts, strategy) for strategy in (SLICES, FRAGMENTS, KEYS)}
@@ -128,14 +128,14 @@ def pane_obstacle(found: Possible) -> str | None:
     if isinstance(found.fragments, str):
         return found.fragments
     if found.ordered:
-        return "rows of one time are told apart by their place, which panes of different tasks do not share"
+        return "rows of equal time are ordered by their position, which panes of different tasks do not share"
     return None
 
 
 def described(found: Possible) -> list[str]:
     """Describe, one line per strategy, whether a query allows it; statistics decide which one is used."""
     if found.rows:
-        return ["slices: rows are looked at one by one, any cut will do"]
+        return ["slices: rows are independent, any cut is valid"]
     return [*_ways(found), f"on a stream without end: {sent(pane_obstacle(found))}"]
 
 
@@ -170,7 +170,7 @@ def _forced(found: Possible, facts: DataFacts, force: str) -> StrategyChoice:
     obstacle = found.obstacle(force) or _unfit(found, facts, force)
     if obstacle is not None and not (force == SLICES and found.rows):
         raise EngineError(f"this query cannot run in {force}: {obstacle}")
-    return StrategyChoice(force, "asked for")
+    return StrategyChoice(force, "requested")
 
 
 def _obstacle(found: Possible, facts: DataFacts, strategy: str) -> str | None:
@@ -189,11 +189,11 @@ def _obstacle(found: Possible, facts: DataFacts, strategy: str) -> str | None:
 def _unfit(found: Possible, facts: DataFacts, strategy: str) -> str | None:
     """Return what the data lacks for a strategy."""
     if strategy == SLICES and not facts.files:
-        return "a DataFrame does not tell where times lie"
+        return "a DataFrame has no statistics of its times"
     if strategy == SLICES and facts.read_again is None:
-        return "the files do not tell where times lie, or are not in the order that this needs"
+        return "the files have no statistics of their times, or are not in the required order"
     if strategy == FRAGMENTS and found.ordered and not facts.files:
-        return "rows of one time are told apart by their values, which panes do not keep"
+        return "rows of equal time are ordered by their values, which panes do not keep"
     return None
 
 

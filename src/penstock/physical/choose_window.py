@@ -40,7 +40,7 @@ def _may_be_dense(expr: ex.Expr, schema: pa.Schema) -> bool:
 
 
 def state_layout(reductions: tuple[ir.Reduction, ...]) -> Choice:
-    """Choose the layout of states: narrow and without null flags until data asks for more."""
+    """Choose the layout of states: narrow and without null flags until the data requires more."""
     taken = "64-bit sums, no null flags" if reductions else "presence alone"
     return Choice(
         "state layout",

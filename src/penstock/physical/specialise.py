@@ -2,7 +2,7 @@
 
     PaneAggregate dense, no nulls, 64-bit sums   + a key beyond the dense range   →  PaneAggregate hash, ...
 
-A variant computes the same answer as the generic node. Drivers tell what the rows have shown and get the kernels of
+A variant computes the same answer as the generic node. Drivers report what the rows have shown and get the kernels of
 the variant from `runtime.variants.Variants`.
 """
 

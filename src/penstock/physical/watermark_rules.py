@@ -49,7 +49,7 @@ def _of_attached(window: Window) -> ph.WatermarkRule:
 
 
 def of_asof(body: jn.Asof) -> ph.WatermarkRule:
-    """Results have the time of the left row, which waits for a later right one unless none is asked for."""
+    """Results have the time of the left row, which waits for a later right one unless none can match."""
     if body.direction == "backward":
         return ph.Follows()
     return ph.OldestOpenWindow() if body.tolerance is None else ph.Lags(body.tolerance)

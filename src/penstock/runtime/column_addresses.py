@@ -37,7 +37,7 @@ class ColumnLayout:
         return cls(schema, array("q", [len(schema), at, lateness, *[_width(field.type) for field in schema]]))
 
     def read(self, batch: pa.RecordBatch, watermark: int, reader: Reader) -> ColumnAddresses | None:
-        """Read a batch. None: a row is behind the watermark, or native code cannot tell."""
+        """Read a batch. None: a row is behind the watermark, or native code cannot decide."""
         if self.plan is None:
             return None
         words = array("q", [0] * (FIRST_COLUMN + self.plan[COLUMNS]))

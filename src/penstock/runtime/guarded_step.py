@@ -35,7 +35,7 @@ class GuardedStep:
         """Refuse further calls after a call that did not complete."""
         if self.halfway:
             raise StateError(
-                "an earlier push failed halfway: go on from the state that was saved before it, or start anew"
+                "an earlier push failed halfway: continue from the state that was saved before it, or start again"
             )
 
     def __enter__(self) -> None:

@@ -31,7 +31,7 @@ def words_of(array: pa.Array) -> np.ndarray:
     if pa.types.is_integer(dtype) or pa.types.is_temporal(dtype) or kind_of(dtype) == "decimal":
         return values_view(array).astype(np.int64)
     raise UnsupportedError(
-        f"values of type {dtype} cannot be told apart here; cast them, to string for example"
+        f"values of type {dtype} cannot be distinguished here; cast them, to string for example"
     )
 
 

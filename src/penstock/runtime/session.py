@@ -231,7 +231,9 @@ class Session:
     def save(self) -> dict[str, StateTable]:
         """Return the state of all stages, as tables by name, and the row counts."""
         if self._finished:
-            raise StateError("this run has finished: nothing is left to go on from; save it before the end")
+            raise StateError(
+                "this run has finished: nothing is left to continue from; save it before the end"
+            )
         self.step.check()
         with self.step:  # saving may merge the tables of a stage
             stages = ((name, stage.save()) for name, stage in self._stages.items())
@@ -256,7 +258,7 @@ class Session:
         except (pa.ArrowException, KeyError, TypeError, IndexError, ValueError, AttributeError):
             # Checksum and signature match, so the contents were forged.
             raise StateError(
-                "the saved state does not hold what the stages of this query remember; start the query anew"
+                "the saved state does not hold what the stages of this query remember; start the query again"
             ) from None
 
     def _load(self, tables: Mapping[str, pa.Table]) -> None:

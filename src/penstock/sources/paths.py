@@ -163,7 +163,7 @@ class NoFilesError(SourceError):
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file, and the values in its folder names. A store also tells its size, and when it was written."""
+    """A file, and the values in its folder names. A store also gives its size and the time it was written."""
 
     path: str
     partition: Partition = ()
@@ -355,6 +355,6 @@ def _by_suffix(path: str) -> str:
     known = [suffix for suffix in suffixes if suffix in _SUFFIXES]
     if not known:
         raise SourceError(
-            f"the name {path!r} does not tell the format; give format={'|'.join(FILE_FORMATS)!r}"
+            f"the name {path!r} does not determine the format; give format={'|'.join(FILE_FORMATS)!r}"
         )
     return _SUFFIXES[known[-1]]

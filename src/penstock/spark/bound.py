@@ -116,7 +116,7 @@ def from_spark(
             f"a {type(frame).__name__} is not a Spark DataFrame; use pk.from_arrow for data in this process"
         )
     if not isinstance(time, str):
-        raise SourceError("the rows of a DataFrame have no order that could tell their time; name a column")
+        raise SourceError("the rows of a DataFrame have no order that determines their time; name a column")
     bound = bound_frame(frame, time, sequence)
     lateness = _delay(frame, time) if lateness is None else lateness
     edges = edges_of(on_bad, late_to, quarantine_to, idle_after)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pyspark import daemon
 
 Worker = Callable[[socket.socket, bool], int]
-"""What pyspark's daemon calls in a worker for each task: with its connection, and whether that has told the secret."""
+"""What pyspark's daemon calls in a worker for each task: with its connection, and whether that is authenticated."""
 
 
 def prompt(work: Worker) -> Worker:

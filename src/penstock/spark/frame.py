@@ -163,7 +163,7 @@ def _sole(sources: Mapping[str, Source], data: Any) -> dict[str, Any]:
 def _require_times(source: Source) -> None:
     if source.time.implied:
         raise BindingError(
-            f"stream {source.name!r} tells time by the number of a row, and rows of a DataFrame have none; "
+            f"stream {source.name!r} derives its time from row numbers, and rows of a DataFrame have none; "
             "store the time in a column"
         )
 

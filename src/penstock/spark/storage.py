@@ -1,6 +1,6 @@
 """How Spark's tasks reach files: by what the user gave, else by Spark's configuration, else by their own environment.
 
-What a task needs to know travels inside the function that it runs, never in a plan, an option or a setting (decision 101).
+What a task needs travels inside the function that it runs, never in a plan, an option or a setting (decision 101).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _runtime(spark: SparkSession) -> dict[str, str]:
 
 
 def with_access(source: Format, access: Access, **others: Access) -> Format:
-    """Return a data source that knows how files are reached. Spark sends it to tasks as code, and shows its name only."""
+    """Return a data source that holds the access to its files. Spark sends it to tasks as code, and shows its name only."""
     given = {"ACCESS": access, **others}
     if not any(argument.given for argument in given.values()):
         return source

@@ -1,6 +1,6 @@
 """Tables of Spark's catalogs: those of Parquet, Delta and Iceberg files are read as files, others as DataFrames.
 
-The catalog tells where a table lies and, of Parquet tables, which files belong to it; executors read those themselves.
+The catalog gives the location of a table and, for Parquet tables, its files; executors read those themselves.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _quoted(table: str) -> str:
 
 
 def _parquet_files(spark: SparkSession, table: str, root: str) -> Sequence[DataFile] | None:
-    """List the files that the catalog counts to a table; None if folders do not tell the values of its partitions."""
+    """List the files of a table in the catalog; None if folder names do not hold the values of its partitions."""
     partitioned = [
         listColumn.name for listColumn in spark.catalog.listColumns(_quoted(table)) if listColumn.isPartition
     ]

@@ -32,7 +32,7 @@ _MAGIC = b"PENSTOCK\x00STATE\r\n\n"
 _HEAD = struct.Struct(f"<{len(_MAGIC)}sIQ")
 _DIGEST = hashlib.sha256().digest_size
 
-INSTEAD = "go on from an older copy, or start the query anew"
+INSTEAD = "continue from an older copy, or start the query again"
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def decode_manifest(data: bytes, where: str) -> tuple[Manifest, int]:
     if version != STATE_VERSION:
         raise StateError(
             f"{where} has version {version} of the format, and this Penstock reads version {STATE_VERSION}; "
-            "go on with the Penstock that saved it, or start the query anew"
+            "use the Penstock that saved it, or start the query again"
         )
     end = _HEAD.size + length
     if hashlib.sha256(data[:end]).digest() != data[end : end + _DIGEST]:

@@ -74,7 +74,7 @@ def without_nulls(array: pa.Array, name: str) -> pa.Array:
 def require(holds: bool | np.bool_, what: str) -> None:
     """Refuse a saved table that violates an invariant of saved states."""
     if not holds:
-        raise StateError(f"the saved state is inconsistent in {what}; start the query anew")
+        raise StateError(f"the saved state is inconsistent in {what}; start the query again")
 
 
 def require_form(same: bool | np.bool_) -> None:

@@ -42,7 +42,7 @@ class BrokenOffError(OSError):
 
 
 class CloudStore:
-    """A bucket, or a container. Azure has no requests for the end of a file: its size is asked first."""
+    """A bucket, or a container. Azure has no requests for the end of a file: its size is requested first."""
 
     def __init__(self, store: Any, ends: bool = True) -> None:
         self._store, self._ends = store, ends
@@ -126,7 +126,7 @@ def _tail(obstore: Any, store: Any, key: str, size: int) -> tuple[Buffer, int]:
 
 
 def connect(uri: Uri, pairs: Pairs) -> CloudStore:
-    """Open the store of a URI. Nothing is requested yet; connections are shared by all who ask for the same."""
+    """Open the store of a URI. Nothing is requested yet; connections are shared by all streams of one store."""
     return _connected(uri.root, CLOUD[uri.scheme], pairs, environment())
 
 
@@ -217,7 +217,7 @@ def _failure(kinds: Any, reason: Exception) -> Exception:
 
 
 def _unanswered(text: str) -> str:
-    """Say what failed where the store gave no answer. Keys of an instance are asked of a service of its network."""
+    """Say what failed where the store gave no answer. Keys of an instance are requested from a service of its network."""
     if _INSTANCE.search(text):
         return _CREDENTIALS
     if "kind: Timeout" in text:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from penstock.errors import EngineError, SourceError
 from penstock.storage.uri import CLOUD, Uri
 
-# --- What is asked of a store of files, whatever it is.
+# --- What every store of files provides.
 
 Buffer = bytes | memoryview
 Span = tuple[int, int]
@@ -109,7 +109,7 @@ class FileSystemStore:
             file.write(data)
 
     def create(self, key: str, data: Buffer) -> bool:
-        """Write a file that is not there. Two writers of one name at one time are not told apart."""
+        """Write a file that is not there. Two concurrent writers of one name are not distinguished."""
         try:
             self.entry(key)
         except FileNotFoundError:
@@ -152,7 +152,7 @@ def hadoop(scheme: str, authority: str) -> FileSystemStore:
 
 
 def key_in(uri: Uri) -> str:
-    """Return the name by which a file system knows the file of a URI."""
+    """Return the name of a URI's file in a file system."""
     return f"/{uri.key}" if uri.scheme in ("hdfs", "viewfs", "file") else f"{uri.authority}/{uri.key}"
 
 

@@ -1,6 +1,6 @@
 """Options for object stores, in the names of `object_store`, which Delta and Polars use too.
 
-Names of fsspec are translated, since pandas users know them. Values may be secret: they are in no message.
+Names of fsspec are translated, since pandas users use them. Values may be secret: they are in no message.
 """
 
 from __future__ import annotations

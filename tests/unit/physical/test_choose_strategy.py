@@ -55,8 +55,8 @@ def test_the_strategy_and_its_reason(query: Any, facts: DataFacts, strategy: str
 
 
 def test_a_strategy_can_be_forced_where_it_is_possible() -> None:
-    assert chosen(WINDOWS, UNORDERED, "slices") == ("slices", "asked for")
-    assert chosen(WINDOWS, ORDERED, "one") == ("one", "asked for")
+    assert chosen(WINDOWS, UNORDERED, "slices") == ("slices", "requested")
+    assert chosen(WINDOWS, ORDERED, "one") == ("one", "requested")
     with pytest.raises(EngineError, match="cannot run in fragments: ~b1 needs the rows"):
         chosen(ROLLING, ORDERED, "fragments")
     with pytest.raises(EngineError, match="no strategy 'best'"):

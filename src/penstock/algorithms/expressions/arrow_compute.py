@@ -202,7 +202,7 @@ def _membership(name: str, values: tuple[ex.Literal, ...], schema: pa.Schema) ->
     def look_up(batch: pa.RecordBatch) -> pa.Array:
         array = _plain(batch, name)
         if pa.types.is_floating(plain):
-            array = pc.add(array, pa.scalar(0.0, plain))  # -0.0 becomes 0.0, which Arrow tells apart
+            array = pc.add(array, pa.scalar(0.0, plain))  # -0.0 becomes 0.0, which Arrow distinguishes
         return pc.if_else(array.is_valid(), pc.is_in(array, value_set=listed), pa.nulls(1, pa.bool_())[0])
 
     return look_up

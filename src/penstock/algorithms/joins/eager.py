@@ -157,5 +157,5 @@ def shares(side: int, piece: RowSlice, workers: int) -> list[RowSlice]:
 
 
 def as_pairs(found: Found) -> Pairs:
-    assert not isinstance(found, int), "a window opened to count is asked for pairs"
+    assert not isinstance(found, int), "a window opened to count cannot return pairs"
     return found

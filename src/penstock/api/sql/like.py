@@ -16,7 +16,7 @@ def like(value: Expr, node: exp.Expression, text: Text) -> Expr:
     pattern = str(node.expression.this)
     if "\\" in pattern:
         raise text.error(
-            "LIKE knows no escapes; look for % _ and \\ themselves with contains(x, '50%')", node
+            "LIKE has no escapes; search for % _ and \\ themselves with contains(x, '50%')", node
         )
     if isinstance(node, exp.ILike):
         value, pattern = value.str.to_lowercase(), pattern.lower()

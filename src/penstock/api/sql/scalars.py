@@ -159,7 +159,7 @@ def _special_call(
     if unit == "week":  # 1970-01-01 was a Thursday, but weeks begin on Monday
         return (value + 3 * _DAY).dt.truncate("7d") - 3 * _DAY
     if unit not in TRUNCATED:
-        raise translate.text.error(f"date_trunc knows {', '.join(TRUNCATED)} and week", node)
+        raise translate.text.error(f"date_trunc takes {', '.join(TRUNCATED)} and week", node)
     return value.dt.truncate(TRUNCATED[unit])
 
 
@@ -170,7 +170,7 @@ def special(node: exp.Expression, translate: Translator) -> Expr:
         case exp.Extract():
             part = str(node.this.this).lower() if isinstance(node.this, exp.Var) else ""
             if part not in EXTRACTED_PARTS:
-                raise text.error(f"EXTRACT knows {', '.join(EXTRACTED_PARTS)}", node)
+                raise text.error(f"EXTRACT takes {', '.join(EXTRACTED_PARTS)}", node)
             return EXTRACTED_PARTS[part](translate(node.expression))
         case exp.Trim():
             inner = node.args.get("expression")

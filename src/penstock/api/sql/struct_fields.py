@@ -1,4 +1,4 @@
-"""Tell the fields of structs from the columns of streams: both stand behind a dot."""
+"""Distinguish fields of structs from columns of streams: both follow a dot."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class IncrementalAsof:
         return EVERYTHING if self.tolerance is None else self.tolerance
 
     def _add_right(self, rows: Rows) -> None:
-        """Append right rows, but for those without a key: no row asks for them."""
+        """Append right rows, except those without a key: no row matches them."""
         if len(rows):
             numbers = self.sides.number(1, rows)
             having = numbers != NULL_KEY

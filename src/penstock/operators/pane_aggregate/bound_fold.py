@@ -13,7 +13,7 @@ class BoundFold:
     """The fold kernel of a worker's table, for batches of one layout without nulls.
 
     It holds the arrays whose addresses it was bound to. Every change of a table replaces one of them, so to compare
-    them is to know whether it still fits: nothing has to tell it.
+    them shows whether it still fits: no notification is needed.
     """
 
     __slots__ = (

@@ -30,7 +30,7 @@ ZEROS_AHEAD = 1 << 26
 class PaneTable:
     """The state of one worker. `specs[0]` is the presence of a row: a count or a flag, 0 if there is none.
 
-    Arrays are written in place or replaced, `states` with them, so that who holds their addresses can tell (`bound_fold.py`).
+    Arrays are written in place or replaced, `states` with them, so that holders of their addresses detect it (`bound_fold.py`).
     """
 
     def __init__(self, specs: Sequence[StateSpec], keys: Keys, slots: int = 2) -> None:

@@ -82,7 +82,7 @@ class SignalProgram:
     node: ph.Node
     sources: Sequence[ph.Node]
     kernel_factory: KernelFactory
-    showing: bool = False  # make the kernels that a run makes when it meets data, to look at them
+    showing: bool = False  # build the kernels that a run builds when data arrives, to show them
 
     @property
     def program(self) -> temporal.Program:
@@ -225,7 +225,7 @@ class SignalProgram:
         return found.step(self.kernel_factory, threads, cache(staged), sampled=sampled)
 
     def _writes(self, name: str) -> str:
-        """Which instants of an object anybody asks for; where results are pieces, marks are seen in them."""
+        """The instants of an object that are read; where results are pieces, they show its marks."""
         program = self.program
         if program.pieces:
             return INSTANTS

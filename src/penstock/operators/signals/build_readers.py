@@ -52,7 +52,7 @@ def retention(program: temporal.Program) -> Retention:
                 for over in reductions:
                     match over.span:
                         case temporal.Last(rows=rows):
-                            # How many rows make so many samples can be told of an input only.
+                            # Only for an input is the number of rows behind a number of samples known.
                             sequential |= not isinstance(program[over.source].body, temporal.Sampled)
                             # One alone is taken for what holds, which may be nothing: of two, only samples count.
                             samples = max(samples, rows, 2)

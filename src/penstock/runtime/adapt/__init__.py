@@ -1,1 +1,1 @@
-"""Adaptation while a query runs: when to profile, what the sensors say, what was changed and why. It knows no operator."""
+"""Adaptation while a query runs: when to profile, what the sensors say, what was changed and why. It depends on no operator."""

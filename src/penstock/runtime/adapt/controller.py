@@ -78,7 +78,7 @@ class Controller:
         self.due = adaptive and policy.patience == 0
 
     def folded(self, rows: int, accepted: int, nanoseconds: int, unsensed: int = 0) -> None:
-        """Take note of a task, and of `unsensed` rows before it. A change beyond noise asks for a new profile."""
+        """Record a task, and `unsensed` rows before it. A change beyond noise requests a new profile."""
         self.rows += rows + unsensed
         self.usual_rows = rows
         self.due = self.adaptive and self.rows >= self._next

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 class Adaptation:
     """One change of a running operator: `before` gave way to `after` when `row` rows had passed, for the reason `why`.
 
-    `gain` is the time per row before divided by that after, once enough rows have passed to tell.
+    `gain` is the time per row before divided by that after, once enough rows have passed to measure it.
 
     >>> str(Adaptation("views", 4096, 0.25, "key table", "hash", "dense", "keys lie in 0 … 99", 1.5))
     'views at row 4,096 (0.25 s): key table hash → dense, keys lie in 0 … 99; 1.50 x as fast'

@@ -20,7 +20,7 @@ class Machine:
 
 
 def this_machine(threads: int, caches: Path = _CACHES) -> Machine:
-    """Describe the machine, as far as the system tells; else with usual cache sizes."""
+    """Describe the machine as the system reports it, else with usual cache sizes."""
     sizes = _cache_sizes(caches)
     usual = Machine(threads)
     return Machine(threads, sizes.get(2, usual.private_cache), sizes.get(3, usual.shared_cache))

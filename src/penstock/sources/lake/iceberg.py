@@ -207,7 +207,7 @@ def _by_id(fields: Any) -> Resolve:
         if not ids:
             raise UnsupportedError(
                 f"the columns of the file {path!r} carry no Iceberg ids (it was added to the table as it was), "
-                "so this version cannot tell them; rewrite it (rewrite_data_files)"
+                "so this version cannot identify them; rewrite it (rewrite_data_files)"
             )
         _refuse_defaults([field for number, field in wanted.items() if number not in ids])
         return {field.name: ids[number] for number, field in wanted.items() if number in ids}

@@ -94,7 +94,7 @@ def surveyed(spark: SparkSession, tasks: int, paths: Sequence[str] = ()) -> list
 
 
 def executors_of(spark: SparkSession) -> int | None:
-    """Return the number of executors, if the session tells: a Connect client does not know it."""
+    """Return the number of executors, if the session reports it: a Connect client does not."""
     try:
         many = int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size())  # noqa: SLF001 - no public way in Python
     except Exception:  # noqa: BLE001 - the exception type exists only in Connect

@@ -1,6 +1,6 @@
-"""Spark's read limits, of which versions before 4.2 know nothing.
+"""Spark's read limits, which versions before 4.2 lack.
 
-Before 4.2 a reader learns neither the offset at which a batch starts nor how much it may read (`TrackingReader`).
+Before 4.2 a reader gets neither the offset at which a batch starts nor a limit on what it may read (`TrackingReader`).
 """
 
 from __future__ import annotations

@@ -153,11 +153,11 @@ class SignedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class TrackingReader(DataSourceStreamReader):
-    """A reader for Spark before 4.2, which tells the start of a batch only when it plans the batch.
+    """A reader for Spark before 4.2, which passes the start of a batch only when it plans the batch.
 
     The start of the next batch is the end of the last one planned. A query that goes on with a committed batch has
-    planned none: its first batch reads everything that is there. So does `availableNow`, for which Spark asks for the end
-    before it asks for the start, and which is one batch before 4.2.
+    planned none: its first batch reads everything that is there. So does `availableNow`, for which Spark requests the end
+    before it requests the start, and which is one batch before 4.2.
     """
 
     def __init__(self, reader: SignedReader) -> None:

@@ -68,7 +68,7 @@ def _obstacle(compiled: Compiled, found: Possible) -> str | None:
     if obstacle is not None:
         return obstacle
     if any(source.edges.late_to is not None for source in sources_of(compiled.plan)):
-        return "late_to= asks for the late rows themselves"
+        return "late_to= needs the late rows themselves"
     if any(source.time.implied for source in sources_of(compiled.plan)):
         return "time is implied by the number of a row"
     if encode(compiled.plan)[1]:

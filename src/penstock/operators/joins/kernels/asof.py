@@ -1,7 +1,7 @@
 """The kernel of as-of joins with later right rows, between pushes: left rows wait for the next right row of their key.
 
 Left rows that wait are in lists per key, in order of time. The next right row of a key is the answer for all of them, so
-its list is emptied; of right rows of one time, the last one is asked. Left rows leave in order of time, as soon as no
+its list is emptied; of right rows of equal time, the last one matches. Left rows leave in order of time, as soon as no
 nearer right row can come. So each step is a row that enters, a row that is answered, or one that leaves.
 """
 
