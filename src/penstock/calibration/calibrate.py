@@ -1,4 +1,4 @@
-"""Measure this machine once, and grow the trees that `auto` decides by (`penstock doctor --calibrate`)."""
+"""Measure this machine once, and train the decision trees of `algorithm="auto"` (`penstock doctor --calibrate`)."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ MORE_IN_ORDER = 2
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured, streaming and at rest, and the trees that came of it."""
+    """The measurements, streaming and at rest, and the trees trained on them."""
 
     measured: Sequence[Measured]
     ordered: Sequence[Measured]

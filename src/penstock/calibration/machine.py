@@ -1,4 +1,4 @@
-"""Gather the facts a figure depends on: processor, memory bandwidth, versions."""
+"""Describe what a figure depends on: processor, memory bandwidth, versions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def timed(call: Callable[[], object], processors: Clock = time.process_time) -> 
 
 REPORTED_PACKAGES = ("penstock", "numpy", "pyarrow", "llvmlite", "polars", "duckdb", "pandas", "pyspark")
 FAST_MEMORY = 25e9
-"""Bytes a second: absolute bars are for a core that reads so fast, and are scaled to the one at hand."""
+"""Bytes per second: absolute targets are for a core that reads this fast, and are scaled to the core at hand."""
 CPU_FEATURES = (
     "sse4_2",
     "avx",
@@ -58,7 +58,7 @@ CPU_FEATURES = (
 
 
 def facts() -> dict[str, object]:
-    """Everything that should stand beside a figure."""
+    """The machine and the versions behind a figure."""
     return {
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
@@ -87,7 +87,7 @@ def cpu_model() -> str:
 
 
 def cpu_features() -> list[str]:
-    """List the vector features this processor has, of those kernels care about."""
+    """List the vector features of this processor that kernels use."""
     info = cpu_info()
     flags = set((info.get("flags") or info.get("Features") or "").split())
     return [feature for feature in CPU_FEATURES if feature in flags]
@@ -102,7 +102,7 @@ def memory_gb() -> float | None:
 
 
 def load() -> float | None:
-    """How many programs wanted a core during the last minute; None where the system does not count them."""
+    """The mean number of runnable programs during the last minute; None where the system does not count them."""
     try:
         return round(os.getloadavg()[0], 2)
     except (AttributeError, OSError):

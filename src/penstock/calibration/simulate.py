@@ -1,4 +1,4 @@
-"""Run one algorithm on one workload, on a clock that jumps instead of waiting.
+"""Run one algorithm on one workload, on a simulated clock that skips waiting.
 
 Work is timed for real; arrival is not waited for. When work is finished the clock stands where it would stand,
 and if no row has come by then it jumps to the next one. A window of a second is so measured in as
@@ -35,7 +35,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class EmittedMatches:
-    """Matches given between two times (ms); their later rows came in the ticks `ticks`, so many in each."""
+    """Matches emitted between two times (ms), counted in `counts` by the tick in which their later row arrived."""
 
     begin: float
     end: float
@@ -45,7 +45,7 @@ class EmittedMatches:
 
 @dataclass
 class SimulatedRun:
-    """What happened: emissions in order, and how long which kind of work took (ms)."""
+    """The result of a simulation: emissions in order, and the duration of each phase (ms)."""
 
     algorithm: str
     workload: str
@@ -58,11 +58,11 @@ class SimulatedRun:
 
     @property
     def throughput(self) -> float:
-        """Rows a millisecond, until the last match."""
+        """Rows per millisecond, until the last match."""
         return self.rows / max(self.finished, 1e-6)
 
     def latency(self, quantile: float = 0.95) -> float:
-        """How long a match comes after its later row: so long or less, for this part of the matches (ms)."""
+        """A quantile of the delay of a match behind its later row (ms)."""
         waits = np.concatenate([[0.0], *(emission.end - emission.ticks for emission in self.emissions)])
         counts = np.concatenate([[0], *(emission.counts for emission in self.emissions)])
         order = np.argsort(waits)
@@ -70,13 +70,13 @@ class SimulatedRun:
         return max(float(waits[order][min(reached, len(waits) - 1)]), 0.0)
 
     def progress(self) -> tuple[np.ndarray, np.ndarray]:
-        """Times (ms), and the part of the matches that was given by then."""
+        """Times (ms), and the share of the matches that was emitted by then."""
         times = [at for emission in self.emissions for at in (emission.begin, emission.end)]
         given = np.cumsum([part for emission in self.emissions for part in (0, emission.counts.sum())])
         return np.array([0.0, *times]), np.array([0.0, *given / max(self.matches, 1)])
 
     def time_to(self, part: float) -> float:
-        """When this part of the matches had been given (ms)."""
+        """The time at which this share of the matches had been emitted (ms)."""
         if not self.matches:
             return self.finished
         times, given = self.progress()
@@ -92,7 +92,7 @@ def simulate(
     threads: int = 1,
     clock: Clock = time.perf_counter,
 ) -> SimulatedRun:
-    """Run a workload. `later` holds, for each tick, the matches whose later row comes in it."""
+    """Run a workload. `later` holds, for each tick, the number of matches whose later row arrives in it."""
     run = SimulatedRun(joiner.name, workload.name, workload.rows)
     if isinstance(joiner, Lazy):
         _lazily(joiner, workload, later, threads, clock, run)
@@ -168,7 +168,7 @@ def _push(
 def _note(
     run: SimulatedRun, left_over: np.ndarray, found: int, span: tuple[float, float], ticks: tuple[int, int]
 ) -> int:
-    """Record matches: they belong to the ticks since the last ones, in the shares that are still left there."""
+    """Record matches, and distribute them over the ticks since the last ones by the matches left there."""
     if not found:
         return ticks[0]
     first = min(ticks[0], ticks[1] - 1)

@@ -1,4 +1,4 @@
-"""What is joined: two streams of key codes over one window, and when each row arrives.
+"""The input of a join: two streams of key codes over one window, and the arrival of each row.
 
 Rows are in the order of arrival. Time is cut into ticks of a millisecond; `arrived[t]` rows are there when tick t
 begins to be worked on. Data at rest are all there at once.
@@ -15,7 +15,7 @@ WINDOW_MS = 1000
 
 @dataclass(frozen=True)
 class WorkloadSide:
-    """One stream: codes, and how many of them have arrived by each tick."""
+    """One stream: codes, and the number that has arrived by each tick."""
 
     codes: np.ndarray
     arrived: np.ndarray
@@ -27,7 +27,7 @@ class WorkloadSide:
 
 @dataclass(frozen=True)
 class Workload:
-    """Two streams over one window of so many milliseconds; 0 for data at rest."""
+    """Two streams over one window of `window_ms` milliseconds; 0 for data at rest."""
 
     name: str
     left: WorkloadSide
@@ -39,14 +39,14 @@ class Workload:
         return self.left.rows + self.right.rows
 
     def at_rest(self) -> Workload:
-        """The same rows, all there from the beginning."""
+        """The same rows, all present at the start."""
         left, right = (replace(side, arrived=np.array([side.rows])) for side in (self.left, self.right))
         return Workload(f"{self.name}, at rest", left, right, window_ms=0)
 
 
 @dataclass(frozen=True)
 class Micro:
-    """The synthetic workload: rates in rows a millisecond, duplicates of a key, Zipf exponents of keys and of times.
+    """The synthetic workload: rates in rows per millisecond, duplicates of a key, Zipf exponents of keys and of times.
 
     `scatter` spreads keys over all 64-bit numbers, as hashes or random identifiers are.
     """
@@ -88,7 +88,7 @@ def zipf(rng: np.random.Generator, rows: int, distinct: int, skew: float) -> np.
 
 
 def arrivals(rows: int, window_ms: int, skew: float = 0.0) -> np.ndarray:
-    """How many rows there are by each tick: evenly, or more at the beginning as 1 / tick^skew."""
+    """Return the number of rows by each tick: even, or more at the beginning as 1 / tick^skew."""
     weights = 1.0 / np.arange(1, window_ms + 1) ** skew
     shares = np.cumsum(weights) / weights.sum()
     arrived: np.ndarray = np.round(shares * rows).astype(np.int64)
