@@ -45,6 +45,10 @@ format: setup  ## let ruff repair what it can
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
+docs: setup  ## build the documents as a site, in build/site
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
 bench: setup  ## a benchmark beside other engines (SUITE=ysb, FLAGS="--quick"; SUITE=--help lists them)
 	$(BIN)/python -m benchmarks $(or $(SUITE),ysb) $(FLAGS)
 

@@ -80,7 +80,7 @@ class JoinReport:
     on windows.
 
     >>> report = JoinReport()
-    >>> report.add(Chosen("npj"), JoinMetrics(rows=10, pairs=4, seconds=0.5))
+    >>> report.add(ChosenAlgorithm("npj"), JoinMetrics(rows=10, pairs=4, seconds=0.5))
     >>> (report.windows, report.throughput, report.paths)
     (1, 20.0, {'npj': 1})
     """

@@ -69,7 +69,7 @@ def test_json_is_one_object_a_line_with_iso_times(penstock, queries, tmp_path):
 def test_an_unknown_output_format_is_refused_before_the_query_runs(penstock, queries, tmp_path):
     result = penstock("run", f"{queries}:broken", "-o", tmp_path / "out.xls")
     assert result.exit_code == 2
-    assert "cannot tell the format" in result.stderr
+    assert "cannot determine the format" in result.stderr
 
 
 def test_a_file_that_cannot_be_written_is_an_error(penstock, queries, tmp_path):

@@ -68,7 +68,7 @@ def test_a_query_is_explained_instead_of_run(penstock, events):
             1,
             "line 1, column 43, at 'events': there is no stream",
         ),
-        (("--stream", "events=EVENTS", "--time", "ts", "-o", "out.xls"), 2, "cannot tell the format"),
+        (("--stream", "events=EVENTS", "--time", "ts", "-o", "out.xls"), 2, "cannot determine the format"),
     ],
 )
 def test_mistakes_are_one_line_and_an_exit_code(penstock, events, flags, code, message):

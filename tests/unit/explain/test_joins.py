@@ -21,7 +21,7 @@ def explained(**options):
 
 
 def test_an_algorithm_that_was_asked_for_is_named():
-    assert "pairs by mway, as asked for" in explained(algorithm="mway")
+    assert "pairs by mway, as requested" in explained(algorithm="mway")
 
 
 def test_auto_shows_the_tree_of_its_target():

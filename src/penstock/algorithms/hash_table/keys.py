@@ -18,7 +18,7 @@ from penstock.loop.abi import KEYS, numbered
 from penstock.runtime.buffers import longer
 from penstock.runtime.hashing import bucket_count, buckets_for, hash_keys
 
-# A dense table may have SPARSEST columns per row seen, and always SMALL.
+# A dense table may have SPARSEST_KEYS columns per row seen, and always SMALL.
 SMALL = 1 << 16
 SPARSEST_KEYS = 4
 LARGEST_TABLE = 1 << 27

@@ -122,7 +122,7 @@ class ProgressiveMerge:
         )
 
     def _merged(self, side: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Merge the runs of a side, in groups if there are more than MOST_RUNS."""
+        """Merge the runs of a side, in groups if there are more than MOST_SORTED_RUNS."""
         runs = self._runs[side]
         while len(runs) > 1:
             groups = portions(len(runs), -(-len(runs) // MOST_SORTED_RUNS))

@@ -13,7 +13,7 @@ from penstock.runtime.buffers import PAIR, indices, plain, to_arrow, values_view
 
 _Values = TypeVar("_Values")
 
-# Integers in a range of at most SPARSEST times the number of rows are ranked by subtraction.
+# Integers in a range of at most SPARSEST_RANKS times the number of rows are ranked by subtraction.
 SPARSEST_RANKS = 2
 
 

@@ -4,7 +4,7 @@ Each yields the state of every frame in turn. `merge(older, newer)` and `add(sta
 `remove(state, row)` undoes an `add` of the oldest row, `take(whole, older)` undoes a `merge`.
 
 >>> frames = [(0, 2), (1, 4), (4, 4)]
->>> total = Algebra(0, add=lambda s, x: s + x, merge=lambda a, b: a + b, remove=lambda s, x: s - x)
+>>> total = PlainMonoid(0, add=lambda s, x: s + x, merge=lambda a, b: a + b, remove=lambda s, x: s - x)
 >>> [list(algorithm([1, 2, 3, 4], frames, total)) for algorithm in (recompute, subtract_on_evict, two_stacks)]
 [[3, 9, 0], [3, 9, 0], [3, 9, 0]]
 """

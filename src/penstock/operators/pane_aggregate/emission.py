@@ -158,7 +158,7 @@ class Emission:
         return int((self.frames.cuts - self.frames.first)[lo:hi].max()) + 1
 
     def _capacity(self, lo: int, hi: int) -> int:
-        """Output capacity for whole windows: all of them if each is one pane, else up to MOST_ROWS per call."""
+        """Output capacity for whole windows: all of them if each is one pane, else up to MOST_EMITTED_ROWS per call."""
         frames, columns = self.frames, self.columns
         if not frames.overlapping and (hi - lo) * columns > ROWS_ALLOCATED_UNCOUNTED:
             slots = frames.order[frames.first[lo:hi]]

@@ -47,7 +47,7 @@ def train_tree(points: Sequence[Point], depth: int = DEPTH) -> Tree:
     """Return a leaf with the best algorithm for these points, or the best split.
 
     >>> def at(rows, npj, prj):
-    ...     return Point(Observed(rows, rows, 1, 1, 1, 0, 1, 1), dict.fromkeys(ALGORITHMS, 50) | {"npj": npj, "prj": prj})
+    ...     return Point(Observed(rows, rows, 1, 1, 1, 0, 1, 1), dict.fromkeys(TREE_ALGORITHMS, 50) | {"npj": npj, "prj": prj})
     >>> train_tree([at(10, 1, 2), at(20, 1, 2), at(1000, 2, 1), at(2000, 2, 1)])
     Split(feature='rows', threshold=141.0, below=Leaf(algorithm='npj', regret=0.0), above=Leaf(algorithm='prj', regret=0.0))
     """
