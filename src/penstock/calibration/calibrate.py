@@ -15,12 +15,12 @@ from penstock.calibration.workloads import Micro, Workload
 
 
 def scaled(micro: Micro, scale: float) -> Micro:
-    """The same over a shorter window. Rates stay: whether an eager algorithm keeps up depends on them, not on rows."""
+    """The same over a shorter window. Rates stay, since they decide whether an eager algorithm keeps up."""
     return replace(micro, window_ms=max(int(micro.window_ms * scale), 1))
 
 
 def calibration(scale: float = 1.0) -> Iterator[tuple[str, Micro]]:
-    """Points to learn from: none of them is on a figure, nor drawn with the same seed."""
+    """Points to train on: none is on a figure or drawn with the seed of one."""
     for place, micro in enumerate(_calibration_points()):
         yield f"calibration {place + 1}", replace(scaled(micro, scale), seed=1000 + place)
 
@@ -41,11 +41,11 @@ def _calibration_points() -> Sequence[Micro]:
     )
 
 
-# --- Pairs in the order of results, as `collect` gives them: what each algorithm costs when its pairs are listed and sorted.
+# --- Measure pairs in the order of results, as `collect` returns them: the cost of an algorithm when its pairs are listed and sorted.
 
 
 def measure_ordered(field: JoinField, workload: Workload, repeat: int) -> Measured:
-    """List the pairs of a window by every algorithm, in turns, and keep each one's best."""
+    """List the pairs of a window by every algorithm, in turns, and keep the best run of each."""
     runs: dict[str, SimulatedRun] = {}
     for turn in range(repeat):
         for name in list(field.ordered)[:: 1 if turn % 2 == 0 else -1]:
@@ -65,7 +65,7 @@ def _listed(field: JoinField, name: str, workload: Workload) -> SimulatedRun:
 
 
 def calibration_in_order(scale: float = 1.0) -> Iterator[tuple[str, Micro]]:
-    """Points to learn from: few pairs for each row, for they are listed."""
+    """Points to train on: few pairs per row, since all pairs are listed."""
     for place, micro in enumerate(_ordered_points()):
         yield f"calibration in order {place + 1}", replace(scaled(micro, scale), seed=2000 + place)
 

@@ -21,12 +21,12 @@ Clock = Callable[[], float]
 
 
 def best_seconds(call: Callable[[], object], repeat: int) -> float:
-    """Give the shortest of `repeat` calls."""
+    """Return the shortest of `repeat` calls."""
     return min(timed(call)[0] for _ in range(repeat))
 
 
 def timed(call: Callable[[], object], processors: Clock = time.process_time) -> tuple[float, float]:
-    """Call once, with the garbage collector held off, and give the clock's and the processors' seconds."""
+    """Call once without garbage collection, and return the seconds of the clock and of the processors."""
     gc.collect()
     gc.disable()
     try:

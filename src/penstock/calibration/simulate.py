@@ -199,7 +199,7 @@ def later_rows(joiner: Eager, workload: Workload) -> np.ndarray:
     return np.array(found, np.int64)
 
 
-# --- The eight algorithms, ready to run: joiners that share their compiled kernels.
+# --- The eight algorithms: joiners that share their compiled kernels.
 
 FIELD_REPEAT = 3
 
@@ -236,7 +236,7 @@ def open_join_field(threads: int) -> JoinField:
 
 @dataclass(frozen=True)
 class Measured:
-    """A workload, what `auto` could see of it, and the run of each algorithm."""
+    """A workload, the statistics of it that `auto` reads, and the run of each algorithm."""
 
     workload: str
     seen: Observed
@@ -244,7 +244,7 @@ class Measured:
     runs: Mapping[str, SimulatedRun]
 
     def costs(self, target: str) -> dict[str, float]:
-        """What each algorithm cost, in milliseconds: less is better for all three targets."""
+        """The cost of each algorithm in milliseconds: less is better for all three targets."""
         return {name: cost(run, target) for name, run in self.runs.items()}
 
     def point(self, target: str) -> Point:
@@ -256,11 +256,11 @@ class Measured:
 
 
 RESOLUTION = 1.0
-"""Milliseconds: rows arrive in ticks, so no waiting shorter than one is told from another."""
+"""Milliseconds: rows arrive in ticks, so shorter waits are indistinguishable."""
 
 
 def cost(run: SimulatedRun, target: str) -> float:
-    """The figure to keep low."""
+    """Return the figure that a target minimises."""
     if target == "throughput":
         return max(run.finished, 1e-3)
     return max(run.latency() if target == "latency" else run.time_to(0.5), RESOLUTION)
@@ -269,7 +269,7 @@ def cost(run: SimulatedRun, target: str) -> float:
 def measure(
     field: JoinField, workload: Workload, repeat: int = FIELD_REPEAT, names: Sequence[str] = ()
 ) -> Measured:
-    """Run every algorithm `repeat` times, in turns, and keep each one's best."""
+    """Run every algorithm `repeat` times, in turns, and keep the best run of each."""
     later = later_rows(_counter(field), workload)
     runs: dict[str, SimulatedRun] = {}
     chosen = [field.joiners[name] for name in names or field.joiners]
@@ -285,7 +285,7 @@ def measure(
 
 
 def share_twins(runs: dict[str, SimulatedRun]) -> None:
-    """Give both schemes the better run: with one worker there is nothing to distribute, and jm and jb are one program."""
+    """Assign the better run to both schemes: on one worker nothing is distributed, and jm and jb are one program."""
     for name in ("shj", "pmj"):
         twins = [runs[twin] for twin in (f"{name}_jm", f"{name}_jb") if twin in runs]
         if twins:
@@ -294,7 +294,7 @@ def share_twins(runs: dict[str, SimulatedRun]) -> None:
 
 
 def keep_best(runs: dict[str, SimulatedRun], run: SimulatedRun) -> None:
-    """Of several runs of an algorithm, the one that was least disturbed."""
+    """Keep the least disturbed of several runs of an algorithm."""
     known = runs.get(run.algorithm)
     if known is None or run.busy < known.busy:
         runs[run.algorithm] = run

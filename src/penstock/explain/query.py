@@ -52,7 +52,7 @@ def join_reasons(op: Join, fused: bool = False, report: JoinReport | None = None
         ]
     early = [EARLY] if op.eager else []
     if op.algorithm != "auto":
-        return [f"pairs by {op.algorithm}, as asked for, one window at a time", *early]
+        return [f"pairs by {op.algorithm}, as requested, one window at a time", *early]
     if windows_overlap(op.pairing):
         shared = "windows overlap: each pair is found once, in partitions, and given for every window that holds it"
         if op.how in LEFT_ROW_KINDS:
@@ -78,7 +78,7 @@ def _choices(op: Join, chooser: JoinChooser, report: JoinReport | None) -> Itera
         yield "in collect, where all rows are there and pairs are given in order:"
     yield f"windows below {ROWS_JOINED_BY_PARTITION:,} rows in partitions, many at once"
     if op.how in LEFT_ROW_KINDS:
-        yield "larger ones by npj, one at a time: who meets anybody is a search, no pair is made"
+        yield "larger ones by npj, one at a time: whether a row has a partner is a search, no pair is made"
         return
     yield f"larger ones one at a time, by what a tree picks for each of what is seen of it ({chooser.origin}):"
     yield from chooser.show(IN_ORDER, None if op.eager else seen).splitlines()

@@ -98,7 +98,7 @@ def _page(head: Struct, body: tuple[int, int], codec: str) -> Page:
     reported = about[_STATISTICS[form]]
     low, high = (_number(reported[name]) for name in (_LOW, _HIGH))
     if reported[_NULLS] != 0 or low > high or not reported.get(_HIGH_EXACT, True):
-        raise ValueError("a page does not tell its values")
+        raise ValueError("a page has no value range")
     plain = form == _FIRST_FORM and about[_ENCODING] == _PLAIN
     size = _size(head[_PLAIN_SIZE])
     return Page(_size(about[_VALUES]), low, high, body if plain else None, size, codec)
