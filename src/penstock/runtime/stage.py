@@ -71,6 +71,8 @@ class TimedBatch:
     def filtered(self, batch: pa.RecordBatch, chosen: np.ndarray | None) -> TimedBatch:
         """Keep the chosen rows, given as `batch`; None keeps all."""
         if chosen is None:
+            if batch is self.batch:
+                return self
             return replace(self, batch=batch)
         marks, sequence, trace = self.arrival_watermarks, self.sequence, self.trace
         return TimedBatch(

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.algorithms.keyed_states.bound_call import BoundCall
 from penstock.algorithms.keyed_states.directory import KeyDirectory
 from penstock.loop.abi import (
     DONE,
@@ -24,20 +25,21 @@ from penstock.loop.abi import (
 )
 from penstock.loop.nodes import I128, Type
 from penstock.runtime.buffers import column_type, filled, numpy_type, to_arrow, values_view, words_per_cell
-from penstock.runtime.kernels import Call, TextKernels
+from penstock.runtime.kernels import Call, KernelCall, TextKernels
 from penstock.runtime.stage import KernelOverflowError
 from penstock.state.state_table import complete
 
 FEWEST_RESULTS, MOST_RESULTS = 1 << 10, 1 << 20
 FEWEST_SLOTS = 1 << 6
 SEVERAL = 4
+MOST_COPIED = 1 << 12  # results of so many rows are copied, so that the kernel stays bound to their memory
 
 
 @dataclass(frozen=True)
 class KeyedCall:
     """A compiled kernel over states per key."""
 
-    call: Call
+    call: KernelCall
     bindings: tuple[Binding, ...]
     outputs: tuple[OutputColumn, ...]
 
@@ -89,6 +91,9 @@ class KeyedTable:
     _outputs: dict[str, np.ndarray] = field(init=False, default_factory=dict)
     _room: int = field(init=False, default=FEWEST_RESULTS)
     _nullable: frozenset[str] = field(init=False, default=frozenset())
+    _bound: dict[int, tuple[KeyedCall, BoundCall]] = field(
+        init=False, default_factory=dict
+    )  # by id of kernel
 
     def __post_init__(self) -> None:
         program = self.program
@@ -167,20 +172,29 @@ class KeyedTable:
         """Process the rows of a batch; yield the results, a limited number at a time, or one for each row at once."""
         self._nullable |= {name for name in self._columns(batch) if batch.column(name).null_count}
         kernel = self.program.kernel(self._nullable, variant)
-        columns = BatchArguments(batch, self.directory.interners)
+        columns: BatchArguments | None = None
         row, head = 0, self.directory.head
         if row_results and self._room < batch.num_rows:
             self._room, self._outputs = batch.num_rows, {}
         while True:
-            arguments = {**columns.fill(kernel.bindings), **self.directory.arguments(), **self.arrays}
-            limits = {
+            values = {
+                **given,
+                **self.directory.arguments(),
+                **self.arrays,
+                **self._results(kernel),
                 "lo": row,
                 "hi": batch.num_rows,
                 "first_row": 0,
                 "capacity": self._room,
                 "slots": self.slots,
+                "head": head,
             }
-            row = kernel.call({**given, **arguments, **limits, **self._results(kernel), "head": head})
+            bound = self._bound_call(kernel, batch, values)
+            if bound is not None:
+                row = bound.run(batch, values)
+            else:
+                columns = columns or BatchArguments(batch, self.directory.interners)
+                row = kernel.call({**values, **columns.fill(kernel.bindings)})
             if head[ERRORS]:
                 raise KernelOverflowError
             status, made = head[STATUS], int(head[OUTPUT])
@@ -192,6 +206,16 @@ class KeyedTable:
             self._make_room(int(status))
         if self._room > MOST_RESULTS:  # one large batch; those that follow may be small
             self._room, self._outputs = FEWEST_RESULTS, {}
+
+    def _bound_call(
+        self, kernel: KeyedCall, batch: pa.RecordBatch, values: Mapping[str, object]
+    ) -> BoundCall | None:
+        """The kernel bound to its arrays; None if it is not native, or reads more than plain values."""
+        found = self._bound.get(id(kernel))
+        if found is None or found[0] is not kernel or not found[1].fits(batch.schema, values):
+            found = kernel, BoundCall(kernel.call, kernel.bindings, batch.schema, values)
+            self._bound[id(kernel)] = found
+        return found[1] if found[1].native else None
 
     def _columns(self, batch: pa.RecordBatch) -> Sequence[str]:
         """The columns of a batch that kernels read."""
@@ -219,7 +243,7 @@ class KeyedTable:
         return self._outputs
 
     def _found(self, kernel: KeyedCall, rows: int) -> CompletedStates:
-        few = SEVERAL * rows < self._room
+        few = SEVERAL * rows < self._room or rows <= MOST_COPIED
         cut = {name: array[:rows].copy() if few else array[:rows] for name, array in self._outputs.items()}
         if not few:
             self._outputs = {}

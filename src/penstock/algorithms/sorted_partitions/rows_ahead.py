@@ -61,8 +61,11 @@ class RowsAhead:
     def release(self, watermark: int) -> Rows:
         """Remove the rows before the watermark, and return them by (time, sequence, branch, arrival)."""
         released = [_released(chain, watermark) for chain in self.chains]
+        in_one_chain = len(self.chains) == 1
         self.chains = [chain for chain in self.chains if chain]
         rows = self._whole(released)
+        if in_one_chain and rows.sequence is None and rows.branch is None:
+            return rows
         order = rows.order(self.sorter)
         return rows if order is None else rows.chosen(order)
 
@@ -110,5 +113,6 @@ def _released(chain: deque[SortedRun], watermark: int) -> list[SortedRun]:
 def _joined(runs: list[SortedRun], schema: pa.Schema) -> SortedRun:
     if len(runs) == 1:
         return runs[0]
-    rows = no_rows(schema).followed_by(*(run.rows for run in runs))
+    first = runs[0].rows if runs else no_rows(schema)
+    rows = first.followed_by(*(run.rows for run in runs[1:]))
     return SortedRun(rows, np.concatenate([run.arrival for run in runs] or [np.zeros(0, np.int64)]))

@@ -77,6 +77,7 @@ class RowsStage:
         self._threads = 1 if program.interned else threads
         self._passed = {column.source for column in program.result if column.origin == "row"}
         self._bound: BoundRows | None = None
+        self._projection: tuple[pa.Schema, list[int] | None] | None = None
         self.nullable: frozenset[str] = frozenset()
         self.interners = {name: Interner(program.texts.intern) for name in program.interned}
         self._positions = positions_table()
@@ -186,11 +187,35 @@ class RowsStage:
 
     def _computed(self, timed_batch: TimedBatch) -> TimedBatch:
         batch = self.program.prepare(timed_batch.batch, timed_batch.first_row)
+        if self.program.rows(self.nullable) is None:
+            return timed_batch.filtered(self._projected(batch, timed_batch), None)
         self.nullable |= {name for name in batch.schema.names if batch.column(name).null_count}
         kernel = self.program.rows(self.nullable)
-        if kernel is None:
-            return timed_batch.filtered(self._arranged(batch, {}, timed_batch, None), None)
+        assert kernel is not None, "a kernel is there whatever holds nulls"
         return self._result(kernel, timed_batch, batch, *self._run(kernel, batch, timed_batch))
+
+    def _projected(self, batch: pa.RecordBatch, timed_batch: TimedBatch) -> pa.RecordBatch:
+        """Select columns. How is found out once for a schema: small pushes come in great numbers."""
+        known = self._projection
+        if known is None or not batch.schema.equals(known[0]):
+            known = self._projection = batch.schema, self._places(batch.schema)
+        if known[1] is None:
+            return self._arranged(batch, {}, timed_batch, None)
+        if known[1] == []:
+            return batch
+        return pa.RecordBatch.from_arrays([batch.column(at) for at in known[1]], schema=self.program.schema)
+
+    def _places(self, given: pa.Schema) -> list[int] | None:
+        """The places of the selected columns; none of them if the batch stays as it is; None if some are computed."""
+        sources = [column.source for column in self.program.result]
+        implied = self.program.time.period is not None and self.program.time.column in sources
+        if implied or not all(given.names.count(name) == 1 for name in sources):
+            return None
+        places = [given.get_field_index(name) for name in sources]
+        if [given.field(at).type for at in places] != self.program.schema.types:
+            return None
+        same = places == list(range(len(given))) and given.equals(self.program.schema)
+        return [] if same else places
 
     def _result(
         self,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from penstock.loop.abi import numbered
 from penstock.operators.signals.accesses import SpanReading
 from penstock.operators.signals.points import BEGINNING
@@ -38,9 +36,8 @@ class Moves:
         """Return the time before which results are final."""
         if watermark == END_OF_TIME:
             return END_OF_TIME
-        given = np.array([max(watermark, BEGINNING)])
-        found = [int(given[0]) + shift for shift in self.shifts]
-        return min([*found, *(int(span.until(given)[0]) for span in self.inputs)])
+        time = max(watermark, BEGINNING)
+        return min([*(time + shift for shift in self.shifts), *(_final(span, time) for span in self.inputs)])
 
     def arguments(self) -> dict[str, object]:
         """The kernel arguments that do not change."""
@@ -52,3 +49,8 @@ class Moves:
             found[numbered("step", place)] = span.step
             found[numbered("delay", place)] = span.delay
         return found
+
+
+def _final(span: SpanReading, time: int) -> int:
+    """Return the time before which a span is final: a tumbling window holds from its beginning."""
+    return (time - time % span.step if span.kind == "per" else time) + span.delay

@@ -17,6 +17,7 @@ from penstock.runtime.stage import TimedBatch
 from penstock.types.time import Time
 
 FEWEST = 1 << 8
+SEVERAL, MOST_SPARE = 16, 1 << 15  # room for several pushes, so that kernels stay bound to the memory
 
 
 @dataclass
@@ -39,7 +40,7 @@ class SampleStore:
         if end - base + rows <= self.capacity:
             return base
         kept = end - first
-        while self.capacity < 2 * kept + rows:
+        while self.capacity < 2 * kept + rows + min(SEVERAL * rows, MOST_SPARE):
             self.capacity *= 2
         for name, type in self.cells.items():
             words = words_per_cell(type)

@@ -152,7 +152,7 @@ class IncrementalSignals:
     def _first(self, track: int) -> int:
         """The number of the first sample that a cursor has not passed."""
         positions = self.marks[TRACKS + PER_TRACK * len(self.stores) :]
-        own = [int(at) for at, of in zip(positions, self.moves.tracks, strict=True) if of == track]
+        own = [at for at, of in zip(positions.tolist(), self.moves.tracks, strict=True) if of == track]
         return min(own, default=self._end(track))
 
     def _end(self, track: int) -> int:
