@@ -99,11 +99,17 @@ def live(
     threads: Annotated[str, typer.Option(help="Thread counts, e.g. 1,2.")] = "1,2",
     repeat: Annotated[int, typer.Option(min=1, help="Rounds, in turns; the best counts.")] = 3,
     latency: Annotated[bool, typer.Option(help="Also measure latency in an open loop.")] = True,
+    applications: Annotated[
+        bool, typer.Option(help="Also push TiLT's applications and YSB, buffer by buffer.")
+    ] = False,
+    held: Annotated[bool, typer.Option(help="Also push while 10,000 and 1 M rows are held.")] = False,
     baseline: Annotated[
         str | None,
         typer.Option(metavar="WHEEL_OR_REV", help="Another build to measure in turns with this one."),
     ] = None,
-    peers: Annotated[str, typer.Option(help="Also measure other engines, e.g. flink,spark,bytewax.")] = "",
+    peers: Annotated[
+        str, typer.Option(help="Also measure other engines, e.g. flink,spark,bytewax,pathway.")
+    ] = "",
     json: Annotated[Path | None, typer.Option(help="Save the run as JSON.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Save the run as a PNG or SVG picture.")] = None,
     quick: Annotated[
@@ -115,7 +121,20 @@ def live(
 
     run_live_suite(
         LiveRequest(
-            rows, queries, variants, buffers, threads, repeat, latency, baseline, peers, quick, json, plot
+            rows,
+            queries,
+            variants,
+            buffers,
+            threads,
+            repeat,
+            latency,
+            applications,
+            held,
+            baseline,
+            peers,
+            quick,
+            json,
+            plot,
         )
     )
 

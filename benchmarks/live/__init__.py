@@ -8,6 +8,8 @@ measure   throughput in a closed loop, latency in an open loop, answers against 
 worker    a process that measures one build of Penstock
 builds    the build at hand and a baseline: a wheel or a git revision, installed into a folder of its own
 suite     which points a run consists of, builds in turns
+applications  TiLT's eight applications and YSB over buffer size
+holding   pushes of 100 rows while few and many rows are held
 report    tables, figures, JSON and the plot
 peers     the same queries in other stream processors
 

@@ -9,11 +9,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.live.applications import application_cases
 from benchmarks.live.builds import workers_of
 from benchmarks.live.feed import Feed
+from benchmarks.live.holding import holding_cases
 from benchmarks.live.peers import Opened, PeerRun, run_peers
 from benchmarks.live.peers.bytewax import open_bytewax
 from benchmarks.live.peers.flink import open_flink
+from benchmarks.live.peers.pathway import open_pathway
 from benchmarks.live.peers.spark import open_spark
 from benchmarks.live.points import Point
 from benchmarks.live.queries import QUERIES
@@ -25,7 +28,12 @@ from penstock.calibration.machine import facts
 from penstock.cli.guard import CommandError
 
 QUICK_REPEAT = 1
-PEERS: dict[str, Callable[[], Opened]] = {"flink": open_flink, "spark": open_spark, "bytewax": open_bytewax}
+PEERS: dict[str, Callable[[], Opened]] = {
+    "flink": open_flink,
+    "spark": open_spark,
+    "bytewax": open_bytewax,
+    "pathway": open_pathway,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,8 @@ class LiveRequest:
     threads: str
     repeat: int
     latency: bool
+    applications: bool
+    held: bool
     baseline: str | None
     peers: str
     quick: bool
@@ -58,6 +68,10 @@ def run_live_suite(request: LiveRequest) -> None:
                 f"{worker.build.name}: {worker.version}, pushes by {', '.join(worker.ways)}", style="dim"
             )
         report = run_live(options, workers, status.update)
+        if request.applications:
+            report.cases += application_cases(options, status.update)
+        if request.held:
+            report.cases += holding_cases(status.update)
         run = PeerRun(peers, max(options.threads), options.rows)
         ours = Contender(workers[0], Point("", Feed(), 0, max(options.threads)))
         run_peers(report, run, options, ours, status.update)

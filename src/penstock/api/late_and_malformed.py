@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 import pyarrow as pa
 
 from penstock.api.arguments import shown
-from penstock.errors import DurationError, ExpressionTypeError, MalformedRowsWarning
+from penstock.errors import DurationError, ExpressionTypeError, LateRowsWarning, MalformedRowsWarning
 from penstock.plan.nodes import Edges, Source
 from penstock.sources.malformed import DROP, ON_BAD
 from penstock.types.choices import one_of
@@ -92,6 +92,15 @@ def warn_of_malformed_rows(sources: Iterable[Source], malformed: int) -> bool:
     )
     warnings.warn(message, MalformedRowsWarning, outside_level())
     return True
+
+
+def warn_of_late_rows(sources: Iterable[Source], late_count: Callable[[str], int], read: int) -> bool:
+    """Warn of late rows of streams without options for them; return whether there are any."""
+    unsaid = [source.name for source in sources if not source.edges.expects_late_rows]
+    late = {name: count for name in unsaid if (count := late_count(name))}
+    if late:
+        warnings.warn(late_rows_message(late, read), LateRowsWarning, outside_level())
+    return bool(late)
 
 
 def outside_level() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial, wraps
 from types import TracebackType
@@ -15,11 +14,11 @@ from penstock.api.arguments import whole
 from penstock.api.backfill import Backfill
 from penstock.api.execute import as_bound, engine_of, fill_tables, named_bindings, require_streams
 from penstock.api.ingress import Ingress, following
-from penstock.api.late_and_malformed import late_rows_message, outside_level, warn_of_malformed_rows
+from penstock.api.late_and_malformed import warn_of_late_rows, warn_of_malformed_rows
 from penstock.api.saving import Savable, as_state
 from penstock.api.stream_time import instant
 from penstock.api.writer import Block, Writer, writable
-from penstock.errors import BindingError, LateRowsWarning, StateError
+from penstock.errors import BindingError, StateError
 from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import SharedStep
 from penstock.runtime.metrics import StateSize, measure_of
@@ -235,20 +234,11 @@ class Live(Savable):
             self._warn_of_dropped_rows()
 
     def _warn_of_dropped_rows(self) -> None:
-        self._warn_of_late_rows()
+        metrics, sources = self._session.metrics, self._sources.values()
+        if not self._warned and metrics.late:
+            self._warned = warn_of_late_rows(sources, self._session.late_count, metrics.read)
         if not self._warned_of_malformed:
-            dropped = self._session.metrics.malformed
-            self._warned_of_malformed = warn_of_malformed_rows(self._sources.values(), dropped)
-
-    def _warn_of_late_rows(self) -> None:
-        """Warn once of late rows on streams without options for them."""
-        if self._warned or not self._session.metrics.late:
-            return
-        unsaid = [name for name, source in self._sources.items() if not source.edges.expects_late_rows]
-        late = {name: count for name in unsaid if (count := self._session.late_count(name))}
-        if late:
-            self._warned = True
-            warnings.warn(late_rows_message(late, self.metrics.read), LateRowsWarning, outside_level())
+            self._warned_of_malformed = warn_of_malformed_rows(sources, metrics.malformed)
 
     def _push(self, name: str, data: Any) -> list[pa.RecordBatch]:
         ingress, history, now = self._ingresses[name], self._histories.get(name), self._now()

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.live import builds, measure, suite
+from benchmarks.live import applications, builds, holding, measure, suite
 from benchmarks.live.builds import REPOSITORY, BuildError, Worker, current, install
 from benchmarks.live.feed import Arrivals, Feed, buffers_of, rows_of
 from benchmarks.live.points import Found, Point
@@ -211,3 +211,21 @@ def test_a_slice_of_the_suite_prints_saves_and_draws(penstock, monkeypatch, tmp_
 )
 def test_a_wrong_flag_is_misuse(penstock, flags):
     assert penstock("bench", "live", *flags).exit_code == 2
+
+
+# --- applications and rows held -----------------------------------------------------------------------------
+
+
+def test_applications_pushed_buffer_by_buffer_give_what_is_collected(monkeypatch):
+    monkeypatch.setattr(applications, "LEAST", 21_000)
+    options = LiveOptions(rows=21_000, buffers=(1_000, 4_000), repeat=1)
+    cases = list(applications.application_cases(options, lambda text: None))
+    assert len(cases) == 2 * 9
+    assert all(outcome.agrees for case in cases for outcome in case.outcomes), cases
+    assert all(0 < case.figures[0].value <= 1 for case in cases)
+
+
+@pytest.mark.parametrize("name", holding.NAMES)
+def test_the_cost_of_pushes_is_taken_while_rows_are_held(name, monkeypatch):
+    monkeypatch.setattr(holding, "PUSHES", 3)
+    assert len(holding.push_seconds(name, 2_000)) == 3

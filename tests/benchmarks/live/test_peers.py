@@ -12,6 +12,7 @@ from benchmarks.live.measure import expected_of
 from benchmarks.live.peers import PeerError, PeerRun, plain, right, run_peers
 from benchmarks.live.peers.bytewax import open_bytewax
 from benchmarks.live.peers.flink import jars, open_flink
+from benchmarks.live.peers.pathway import open_pathway
 from benchmarks.live.peers.spark import counted, open_spark, sentinel
 from benchmarks.live.points import Found
 from benchmarks.live.queries import QUERIES
@@ -135,6 +136,14 @@ def test_bytewax_answers_as_penstock_does():
     with open_bytewax() as peer:
         for query in peer.queries:
             feed = replace(FEED, rows=6_000 if query == "sliding" else 36_000)
+            assert right(query, feed, peer.answer(query, feed, 1)), query
+
+
+def test_pathway_answers_as_penstock_does():
+    pytest.importorskip("pathway")
+    with open_pathway() as peer:
+        for query in peer.queries:
+            feed = replace(FEED, rows=36_000)
             assert right(query, feed, peer.answer(query, feed, 1)), query
 
 
