@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from penstock.physical import nodes as ph
 from penstock.physical.build import physical
 from penstock.physical.memory_need import holders, operator_names
 from penstock.physical.settings import Settings
+from penstock.physical.show import show as show_physical
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.plan.verify import verify as verify_plan
@@ -153,6 +154,15 @@ class Compiled:
             plan = self.physical(mode, aggregator)
             self._pipelines[key] = build(plan, self.schema, kernels, self.reports)
         return self._pipelines[key]
+
+    def explain_run(self, session: Session) -> str:
+        """Render the physical plan of a run as it is now, and what has changed since it began."""
+        plan, variants = self.physical("unbounded"), session.variants
+        nodes = tuple(variants.get(node.id, node) for node in plan.nodes)
+        changes = [f"  {change}" for change in session.metrics.adaptations]
+        return "\n".join(
+            [show_physical(replace(plan, nodes=nodes)), "adaptations:", *(changes or ["  none"])]
+        )
 
     def explain(self, stage: str | None = None) -> str:
         """Render the query at one stage of compilation."""

@@ -70,6 +70,9 @@ class Background(Savable):
         """The metrics so far."""
         return self._live.metrics
 
+    def explain(self) -> str:
+        return self._live.explain()
+
     @property
     def watermark(self) -> int | None:
         """The watermark over all streams, in ticks; None until every stream has one."""

@@ -108,6 +108,9 @@ class Live(Savable):
         """The metrics so far."""
         return self._session.metrics
 
+    def explain(self) -> str:
+        return self._compiled.explain_run(self._session)
+
     @property
     def watermark(self) -> int | None:
         """The watermark over all streams, in ticks; None until every stream has one."""

@@ -51,6 +51,9 @@ class Run(Savable):
         """The watermark over all streams, in ticks; None until every stream has one."""
         return self._live.watermark
 
+    def explain(self) -> str:
+        return self._live.explain()
+
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
 

@@ -17,6 +17,18 @@ class Savable:
     def state(self) -> State:
         """Return the state of the query, to resume from later."""
 
+    @abstractmethod
+    def explain(self) -> str:
+        """Render the physical plan as it runs now, and what the run has changed: when, from, to and why.
+
+        >>> import penstock as pk
+        >>> events = pk.stream("events", {"t": "int64", "k": "int64"}, time="t")
+        >>> with events.window(10, by="k").agg(n=pk.count()).open() as live:
+        ...     _ = live.push([{"t": 1, "k": 7}])
+        ...     print(live.explain().splitlines()[-1].strip())
+        none
+        """
+
     def save(
         self,
         path: str | PathLike[str],

@@ -206,16 +206,26 @@ def show_snapshots(
     """Display samples as they arrive, and write results to the output, if there is one."""
     live = Live(console=console, auto_refresh=False) if console.is_terminal else None
     context: AbstractContextManager[Any] = nullcontext() if live is None else live
+    known = 0
     try:
         with context:
             for made, snapshot in snapshots:
                 _kept(made, output)
+                if snapshot is not None:
+                    known = print_changes(snapshot.counts, known, console)
                 if snapshot is not None and live is None:
                     console.print(as_line(snapshot), markup=False, highlight=False, soft_wrap=True)
                 elif snapshot is not None and live is not None:
                     live.update(as_view(snapshot, watch.latest, limit), refresh=True)
     except KeyboardInterrupt:
         console.print("stopped", style="dim")
+
+
+def print_changes(metrics: pk.Metrics, known: int, console: Console) -> int:
+    """Print what the run has changed since `known` changes; return their number."""
+    for change in metrics.adaptations[known:]:
+        console.print(Text(str(change)), soft_wrap=True, style="dim")
+    return len(metrics.adaptations)
 
 
 def _kept(made: Sequence[pa.RecordBatch], output: Path | None) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from penstock.errors import EngineError, UnsupportedError
+from penstock.runtime.adapt.assumptions import check_assumptions
 from penstock.runtime.memory.budget import Budget, memory_bytes
 from penstock.types.choices import one_of
 
@@ -29,6 +31,8 @@ class Engine:
     "two-stacks" or "subtract-on-evict"); without it, each aggregate gets the best (`explain()` shows which).
     `memory` ("4GB", "512MiB", or bytes) bounds what a `collect` holds beside its input and result: rows beyond it are
     sorted in temporary files, and operators whose states exceed it raise a `MemoryLimitError`.
+    `assume` pins choices of aggregations over windows by their names in `metrics.adaptations`, such as `{"key table": "hash"}`
+    or `{"filter order": [[1], [0, 2]]}`: the run begins with them, and changes them only where rows leave it no choice.
 
     >>> Engine(threads=2, memory="4GB").threads
     2
@@ -42,6 +46,7 @@ class Engine:
     backend: str = "native"
     aggregator: str | None = None
     memory: int | str | None = None
+    assume: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.threads is not None and not (_is_count(self.threads) and self.threads <= MOST_THREADS):
@@ -61,6 +66,8 @@ class Engine:
             raise EngineError(f"aggregator must be one of {', '.join(AGGREGATORS)}, not {self.aggregator!r}")
         if self.memory is not None:
             memory_bytes(self.memory)
+        if self.assume is not None:
+            check_assumptions(self.assume)
         if not one_of(self.backend, ("native", "interpret")):
             raise EngineError(f"backend must be 'native' or 'interpret', not {self.backend!r}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -162,6 +163,11 @@ class Session:
         made = self._stages[direct.name].push(direct.port, [timed_batch])
         if made:
             self._spread(direct.name, made)
+
+    @property
+    def variants(self) -> dict[str, Any]:
+        """The nodes of the physical plan as they run now, by name, of the stages that have variants."""
+        return {name: stage.variant for name, stage in self._stages.items() if hasattr(stage, "variant")}
 
     def skip(self, stream: str, rows: int, malformed: int = 0) -> None:
         """Count `rows` rows that were not pushed because the query filters them out at every reader.

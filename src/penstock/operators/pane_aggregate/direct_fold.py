@@ -42,7 +42,7 @@ class DirectFold:
         self.program, self.engine, self.metrics = program, engine, metrics
         self.lateness, self.controller = lateness, controller
         nullable = frozenset() if engine.adaptive else frozenset(program.columns)
-        self.workers = [Worker(program, nullable, engine.adaptive, controller.give_way)]
+        self.workers = [Worker(program, nullable, engine.adaptive, controller.give_way, engine.assume)]
         self.emitted = START_OF_TIME
         self._unsensed = 0  # rows folded since a task was last measured
         # The last emitted window, the end of the next one, and the earliest time of its results.

@@ -29,7 +29,7 @@ from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.state import hold_cells, kept_cells, panes_of, rows_in
 from penstock.operators.pane_aggregate.tasks import expected_panes
 from penstock.operators.pane_aggregate.worker import Worker
-from penstock.physical.nodes import Sharing
+from penstock.physical.nodes import Node, Sharing
 from penstock.runtime.adapt.controller import USUAL, Controller
 from penstock.runtime.buffers import flags
 from penstock.runtime.engine import MOST_TASK_ROWS, Engine
@@ -65,7 +65,9 @@ class WindowStage(DirectFold):
         lateness = PaneLateness(self.windows, program, metrics, alone)
         policed = controller or Controller("window", USUAL, metrics.adaptations, engine.adaptive)
         super().__init__(program, engine, metrics, lateness, policed)
-        self._shares = False  # whether it was decided how workers share a table
+        self._shares = "key table shared" in (
+            engine.assume or ()
+        )  # whether it was decided how workers share a table
         self.seen_null: frozenset[str] = frozenset()
         self.carried = program.carried
 
@@ -108,7 +110,13 @@ class WindowStage(DirectFold):
     @cached_property
     def adaptation(self) -> PaneAdaptation:
         """What profiles rows and swaps variants; a short run needs none."""
-        return PaneAdaptation(self.program, self.controller, self.engine.workers)
+        pinned = frozenset(self.engine.assume or ())
+        return PaneAdaptation(self.program, self.controller, self.engine.workers, pinned)
+
+    @property
+    def variant(self) -> Node:
+        """The node as it runs now."""
+        return self.adaptation.node_of(self.workers[0])
 
     def save(self) -> Mapping[str, StateTable]:
         """Save the cells of open panes, the last emitted window, and which columns have held nulls."""
@@ -217,7 +225,9 @@ class WindowStage(DirectFold):
         threads = min(self.engine.workers, max(self._tasks_worth(rows), 1))
         while len(self.workers) < threads:
             first = self.workers[0]
-            self.workers.append(Worker(self.program, first.nullable, first.adaptive, first.give_way))
+            self.workers.append(
+                Worker(self.program, first.nullable, first.adaptive, first.give_way, first.assume)
+            )
         panes = expected_panes(self.program, self.windows, given, rows)
         for worker in self.workers:
             worker.expected, worker.expected_panes = rows, panes

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from penstock.operators.pane_aggregate.sliding_cursor import SlidingCursor
 from penstock.operators.pane_aggregate.table import PaneTable, panes_ahead
 from penstock.operators.pane_aggregate.tasks import Task
 from penstock.physical.nodes import FilterOrder, Sharing
+from penstock.runtime.adapt.assumptions import ORDER, order_of
 from penstock.runtime.adapt.controller import Report
 from penstock.runtime.kernels import BoundKernel, RowsCall
 from penstock.runtime.stage import KernelOverflowError
@@ -43,19 +45,37 @@ def _unheard(what: str, before: str, after: str, why: str) -> None:
     """Ignore that an assumption failed."""
 
 
+def assumed_order(assume: Mapping[str, Any], program: WindowProgram) -> FilterOrder | None:
+    """The order of conjuncts that the engine assumes, if the filter has them and those that can fail come first."""
+    if ORDER not in assume:
+        return None
+    order, costs = order_of(assume[ORDER]), program.conjunct_costs
+    fits = sum(map(len, order)) == len(costs)
+    return order if fits and all(costs[number].total for group in order[1:] for number in group) else None
+
+
 class Worker:
     """Fold batches into a pane table; grow the table and switch kernel variants as the data requires."""
 
     def __init__(
-        self, program: WindowProgram, nullable: frozenset[str], adaptive: bool, give_way: Report = _unheard
+        self,
+        program: WindowProgram,
+        nullable: frozenset[str],
+        adaptive: bool,
+        give_way: Report = _unheard,
+        assume: Mapping[str, Any] | None = None,
     ) -> None:
         """`give_way` hears of each assumption that rows have broken."""
         self.program = program
         self.give_way = give_way
-        self.nullable = nullable
+        self.assume = assume or {}
+        self.nullable = nullable | frozenset(
+            program.columns if self.assume.get("null flags") == "all" else ()
+        )
         self.adaptive = adaptive
-        self.order: FilterOrder | None = None  # of the filter's conjuncts
-        self.sharing: Sharing = "private"  # how workers share the first one's table
+        self.order = assumed_order(self.assume, program)  # of the filter's conjuncts
+        # How workers share the first one's table.
+        self.sharing: Sharing = self.assume.get("key table shared", "private")
         self.rows = 0
         self.expected = 0  # rows of the current push, over all workers
         self.expected_panes = 2
@@ -82,7 +102,8 @@ class Worker:
 
     def begin(self, arguments: BatchArguments) -> PaneTable:
         """The first table."""
-        layout = self.program.layout(self.nullable, not self.adaptive)
+        wide = not self.adaptive or self.assume.get("sums") == "128 bits"
+        layout = self.program.layout(self.nullable, wide)
         keys = self.likely_keys or self.first_keys(arguments)
         return PaneTable(layout, keys, panes_ahead(self.expected_panes, layout, keys.columns))
 
@@ -148,7 +169,7 @@ class Worker:
         """Return a dense table if the plan has one and the key range of the first rows is small, else a hash table."""
         if not self.program.keys:
             return NoKeys()
-        tried = self.adaptive and self.program.may_be_dense
+        tried = self.adaptive and self.program.may_be_dense and self.assume.get("key table") != "hash"
         if tried and (ranges := key_ranges(self.program.keys, arguments, SAMPLE)) is not None:
             dense = DenseKeys.of_sample(*map(tuple, ranges))
             if dense_allowed(dense.columns, max(self.expected, arguments.batch.num_rows)):
