@@ -143,8 +143,8 @@ def flink_outcomes(
     made = []
     for name, rounds in found.items():
         outcome = Outcome(name, PEER_GROUP, threads, agrees=right, rows=rounds[0].rows)
-        outcome.seconds = [each.seconds for each in rounds]
-        outcome.cpu_seconds = [each.cpu_seconds for each in rounds]
+        outcome.seconds = [measured_round.seconds for measured_round in rounds]
+        outcome.cpu_seconds = [measured_round.cpu_seconds for measured_round in rounds]
         made.append(outcome)
     return made, made[-1]
 

@@ -103,9 +103,9 @@ def check(seed: int, shape: int | None = None) -> RandomDecisions:
     session = compiled.open(engine, bounded, policy_of(decide, random.choice([1, 7, 100])))
     decide.columns = _begin(session, random)
     columns = list(compiled.columns["rows"])
-    rows = [row for each in batches for row in each.to_pylist()]
+    rows = [row for batch in batches for row in batch.to_pylist()]
     wanted = _outcome(lambda: interpret(compiled.raw, {"rows": rows}))
-    found = _outcome(lambda: _run(session, [each.select(columns) for each in batches]))
+    found = _outcome(lambda: _run(session, [batch.select(columns) for batch in batches]))
     assert found == wanted, (
         f"seed {seed}: {query.explain()}\n{found}\n{wanted}\n{session.metrics.adaptations}"
     )
@@ -126,7 +126,7 @@ def _begin(session: Session, random: Random) -> tuple[str, ...]:
 
 
 def _run(session: Session, batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
-    made = [out for each in batches for out in session.push("rows", each)]
+    made = [out for batch in batches for out in session.push("rows", batch)]
     made += session.finish()
     return [row for out in made for row in out.to_pylist()]
 

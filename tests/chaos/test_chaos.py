@@ -25,5 +25,5 @@ def quick_code() -> Iterator[None]:
 @pytest.mark.parametrize("part", range(SLICES))
 def test_random_decisions_at_every_task_change_no_answer(part: int) -> None:
     decided = [check(seed, seed % SHAPES) for seed in range(part * QUERIES, (part + 1) * QUERIES)]
-    assert sum(each.asked for each in decided) > QUERIES / 4
-    assert {"dense", "hash"} <= set().union(*(each.tables for each in decided))
+    assert sum(outcome.asked for outcome in decided) > QUERIES / 4
+    assert {"dense", "hash"} <= set().union(*(outcome.tables for outcome in decided))

@@ -114,7 +114,7 @@ class Background(Savable):
                 if not native.words[OPEN] or not native.put(batch):
                     return False
                 worker.offered_natively()
-            if native.asks:
+            if native.needs_help:
                 worker.help()
         except KeyboardInterrupt:
             self._interrupt()

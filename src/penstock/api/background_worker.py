@@ -329,7 +329,7 @@ class BackgroundWorker:
         A thread that pushes all the time keeps the interpreter's lock for 5 ms at a time, and a task requests it many
         times: without help, results would be late by tenths of a second.
         """
-        if self.native is not None and self.native.queue.asks:
+        if self.native is not None and self.native.queue.needs_help:
             self.native.help()
             return
         with self.lock:

@@ -157,11 +157,11 @@ class Live(Savable):
 
     def direct(self) -> tuple[Ingress, Direct] | None:
         """The ingress of the only stream and the stage its rows go to, if native code may pass them on as they come."""
-        gate = self._sole
-        if gate is None or not gate.plain or self._timed or self._histories:
+        ingress = self._sole
+        if ingress is None or not ingress.plain or self._timed or self._histories:
             return None
-        direct = self._session.direct(gate.source.name)
-        return None if direct is None else (gate, direct)
+        direct = self._session.direct(ingress.source.name)
+        return None if direct is None else (ingress, direct)
 
     def settle(self, queue: NativeQueue) -> list[pa.RecordBatch]:
         """Do what the native loop of a background run stopped for, as one call."""

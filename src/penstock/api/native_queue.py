@@ -51,8 +51,8 @@ class NativeQueue:
     take (with nulls, with rows behind the watermark, of another schema) close it.
     """
 
-    def __init__(self, live: Live, gate: Ingress, direct: Direct, ring: Ring) -> None:
-        self._live, self._gate, self._direct, self.ring = live, gate, direct, ring
+    def __init__(self, live: Live, ingress: Ingress, direct: Direct, ring: Ring) -> None:
+        self._live, self._ingress, self._direct, self.ring = live, ingress, direct, ring
         self.words = ring.words
         self.wanted: pa.Schema | None = None  # of the batches that are pushed
         self._layout: ColumnLayout | None = None
@@ -115,7 +115,7 @@ class NativeQueue:
         layout = self._layout_of(self.wanted)
         assert layout is not None
         source, ring = self._direct.source, self.ring
-        ring.open(layout, self._gate.needed.names, source.watermark, source.rows)
+        ring.open(layout, self._ingress.needed.names, source.watermark, source.rows)
         if ring.bind(self._direct.stage):
             self.words[HURRY] = 0
         else:
@@ -127,7 +127,7 @@ class NativeQueue:
             known = self._layout = self._direct.source.layout(schema)
         fits = all(
             schema.get_field_index(column.name) >= 0 and schema.field(column.name).type == column.type
-            for column in self._gate.needed
+            for column in self._ingress.needed
         )
         return known if fits and known.plan is not None else None
 
@@ -147,7 +147,7 @@ class NativeQueue:
             self.ring.forget()
 
     @property
-    def asks(self) -> bool:
+    def needs_help(self) -> bool:
         """Whether the loop waits for a thread to help."""
         return self.words[STATE] == ASKING
 
@@ -198,11 +198,11 @@ class NativeQueue:
         owner, words, rows = ring.next()
         assert ring.layout is not None
         arrays = []
-        for column in self._gate.needed:
+        for column in self._ingress.needed:
             word = words[FIRST_COLUMN + ring.layout.schema.get_field_index(column.name)]
             data = pa.foreign_buffer(word, rows * column.type.bit_width // 8, owner)
             arrays.append(pa.Array.from_buffers(column.type, rows, [None, data]))
-        return pa.RecordBatch.from_arrays(arrays, schema=self._gate.needed)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._ingress.needed)
 
 
 class Commits:
@@ -304,5 +304,5 @@ def native_queue(live: Live, queue_rows: int, delay: float) -> NativeQueue | Non
 
     if not HAS_RING:
         return None
-    gate, direct = found
-    return NativeQueue(live, gate, direct, Ring(native_ring(), queue_rows, delay))
+    ingress, direct = found
+    return NativeQueue(live, ingress, direct, Ring(native_ring(), queue_rows, delay))

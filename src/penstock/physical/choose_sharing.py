@@ -15,12 +15,12 @@ from penstock.physical.nodes import Sharing
 from penstock.runtime.adapt.machine import Machine
 
 ADD = 3.5  # a row, with its cell in the cache of the core
-FARTHEST = 10.0  # more, with the cell in memory; a part of it, as the table fills the part of the shared cache for it
+FARTHEST_COST = 10.0  # more, with the cell in memory; a part of it, as the table fills the part of the shared cache for it
 READ = 0.8  # to read a row whose key another worker owns
-ATOMIC = 5.0  # an atomic operation instead of a plain one
+ATOMIC_COST = 5.0  # an atomic operation instead of a plain one
 CONTENDED = 60.0  # more, if two workers update one cell at the same time
 MERGE = 3.0  # a cell of another worker's table, merged and cleared
-LOWEST_GAIN = 0.15  # of the estimated cost: what changes for less would change back for noise
+SHARING_GAIN = 0.15  # of the estimated cost: what changes for less would change back for noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def choose_sharing(use: KeyUse, machine: Machine, now: Sharing = "private") -> t
     """Return the way of least estimated cost, and the reason; the present way unless another is clearly cheaper."""
     costs = costs_of(use, machine)
     best = min(costs, key=lambda way: costs[way])
-    if now in costs and costs[best] >= (1 - LOWEST_GAIN) * costs[now]:
+    if now in costs and costs[best] >= (1 - SHARING_GAIN) * costs[now]:
         best = now
     return best, _reason(best, use)
 
@@ -64,13 +64,13 @@ def costs_of(use: KeyUse, machine: Machine) -> dict[Sharing, float]:
     }
     if use.states:
         contended = CONTENDED * use.skew * use.skew * (threads - 1) / threads
-        found["shared"] = (one + ATOMIC * use.states) / threads + contended
+        found["shared"] = (one + ATOMIC_COST * use.states) / threads + contended
     return found
 
 
 def _memory(size: int, machine: Machine) -> float:
     """What a cell costs in tables of so many bytes in all."""
-    return 0.0 if size <= machine.private_cache else FARTHEST * min(size / machine.shared_cache, 1.0)
+    return 0.0 if size <= machine.private_cache else FARTHEST_COST * min(size / machine.shared_cache, 1.0)
 
 
 def _reason(taken: Sharing, use: KeyUse) -> str:

@@ -19,8 +19,8 @@ from penstock.physical.profile import MASKED, Profile
 
 # Nanoseconds, measured on the fold kernel with 64-bit columns: to read a row in lanes, and a selected row alone.
 IN_LANES = 0.55
-ALONE = 1.2
-LOWEST_GAIN = 0.1  # of the estimated cost: an order that saves less is not worth new code
+LONE_COST = 1.2
+ORDERING_GAIN = 0.1  # of the estimated cost: an order that saves less is not worth new code
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ConjunctCost:
 
     @property
     def alone(self) -> float:
-        return ALONE + self.kernel
+        return LONE_COST + self.kernel
 
 
 def order_conjuncts(
@@ -48,7 +48,7 @@ def order_conjuncts(
     shares = _shares(profile, min(len(costs), MASKED))
     best = _cheapest(shares, costs)
     present = now or (tuple(range(len(costs))),)
-    if cost_of(best, shares, costs) >= (1 - LOWEST_GAIN) * cost_of(present, shares, costs):
+    if cost_of(best, shares, costs) >= (1 - ORDERING_GAIN) * cost_of(present, shares, costs):
         return now
     return None if len(best) == 1 else best
 

@@ -116,7 +116,7 @@ class Metrics:
             setattr(self, column.name, getattr(other, column.name))
 
 
-class Measured(Protocol):
+class MeasuredRun(Protocol):
     """A run whose state can be measured."""
 
     def held(self) -> dict[str, StateSize]:
@@ -124,10 +124,10 @@ class Measured(Protocol):
 
 
 def measure_of(run: ref[Any]) -> Callable[[], dict[str, StateSize]]:
-    """Return what measures a run (`Measured`), without keeping it alive."""
+    """Return what measures a run (`MeasuredRun`), without keeping it alive."""
 
     def measure() -> dict[str, StateSize]:
-        known: Measured | None = run()
+        known: MeasuredRun | None = run()
         return {} if known is None else known.held()
 
     return measure

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-class Arrivals:
+class ArrivalRate:
     """Counts the rows that arrive between two emissions of complete windows."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:

@@ -25,7 +25,7 @@ from penstock.operators.joins import (
     incremental_sessions,
 )
 from penstock.operators.joins.algorithm_pairs import ROWS_JOINED_BY_PARTITION, AlgorithmPairing, Sorting
-from penstock.operators.joins.arrival_rate import Arrivals, at_rest
+from penstock.operators.joins.arrival_rate import ArrivalRate, at_rest
 from penstock.operators.joins.asof import AsofMatcher
 from penstock.operators.joins.band import BandPairing
 from penstock.operators.joins.build_algorithms import auto_in_order, eager, in_order, lazy_joiner
@@ -119,7 +119,7 @@ class _Build:
     def lazy(self, context: Context) -> JoinStage:
         """Return the stage that emits pairs once the watermark has passed them."""
         kernels = partition_kernels(self.kernel_factory, context.engine.workers)
-        arrivals = Arrivals() if self.op.paced else None
+        arrivals = ArrivalRate() if self.op.paced else None
         return JoinStage(
             *self._ports(context), self._matcher(kernels, context, arrivals), kernels.sorter, arrivals
         )
@@ -246,7 +246,7 @@ class _Build:
 
     # -- the types of joins --------------------------------------------------------------------------
 
-    def _matcher(self, kernels: Kernels, context: Context, arrivals: Arrivals | None) -> Matcher:
+    def _matcher(self, kernels: Kernels, context: Context, arrivals: ArrivalRate | None) -> Matcher:
         match self.op.pairing:
             case ph.Nearest(direction=direction, tolerance=tolerance, exact=exact):
                 return AsofMatcher(direction, tolerance, exact, self._keys, self._shape, kernels)
@@ -273,7 +273,7 @@ class _Build:
         return Reductions(reducers.reducers(threads), len(reductions))
 
     def _windowed(
-        self, pairing: InWindow, kernels: Kernels, context: Context, arrivals: Arrivals | None
+        self, pairing: InWindow, kernels: Kernels, context: Context, arrivals: ArrivalRate | None
     ) -> Matcher:
         residual = self._residual(context)
         carried = isinstance(pairing.left, CarriedWindow)
@@ -300,7 +300,7 @@ class _Build:
         partitions: PartitionPairing,
         band: BandPairing | None,
         watch: WindowReport,
-        arrivals: Arrivals | None,
+        arrivals: ArrivalRate | None,
     ) -> Matcher:
         """Match large windows, named algorithms and conditions without keys one window at a time, all else at once."""
         if self.op.how in LEFT_ROW_KINDS:
@@ -320,7 +320,7 @@ class _Build:
         partitions: PartitionPairing,
         band: BandPairing | None,
         watch: WindowReport,
-        arrivals: Arrivals | None,
+        arrivals: ArrivalRate | None,
     ) -> WindowJoin:
         """Return the join of one large window, on all threads or on one."""
         alone = replace(partitions, kernels=replace(partitions.kernels, threads=1))
@@ -333,7 +333,7 @@ class _Build:
         )
 
     def _pairing(
-        self, partitions: PartitionPairing, band: BandPairing | None, arrivals: Arrivals | None
+        self, partitions: PartitionPairing, band: BandPairing | None, arrivals: ArrivalRate | None
     ) -> AlgorithmPairing:
         """Return the pairing by the algorithm that the query names, or by an adaptive choice."""
         kernel_factory, kernels, residual = self.kernel_factory, partitions.kernels, partitions.residual

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.algorithms.sort.sorting import Sorter
 from penstock.algorithms.sorted_partitions.pending_rows import PendingRows
 from penstock.algorithms.sorted_partitions.rows import Rows, arrived, rows_back
-from penstock.operators.joins.arrival_rate import Arrivals
+from penstock.operators.joins.arrival_rate import ArrivalRate
 from penstock.operators.joins.results import Emitted, Waits
 from penstock.runtime.buffers import ticks_of
 from penstock.runtime.lateness import on_time
@@ -120,7 +120,7 @@ class JoinStage:
     right: Port
     matcher: Matcher
     sorter: Sorter
-    arrivals: Arrivals | None = None
+    arrivals: ArrivalRate | None = None
     watermark: int = field(init=False, default=START_OF_TIME)
 
     def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:

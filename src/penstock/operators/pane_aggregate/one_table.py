@@ -27,12 +27,12 @@ from penstock.runtime.kernels import BoundKernel
 from penstock.runtime.stage import KernelOverflowError, TimedBatch
 
 OneTableSharing = Literal["partitioned", "shared"]
-ALONE = 1 << 13  # rows that are added alone where a kernel stopped: a chunk
+ROWS_ADDED_ALONE = 1 << 13  # rows that are added alone where a kernel stopped: a chunk
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 
 
 @dataclass
-class Part:
+class TablePart:
     """The work of one thread: rows `at` … `end`, of the keys that it owns."""
 
     at: int
@@ -45,7 +45,7 @@ class Part:
         return self.at < self.end
 
 
-def partitions(keys: DenseKeys, rows: int, shares: Sequence[float]) -> list[Part]:
+def partitions(keys: DenseKeys, rows: int, shares: Sequence[float]) -> list[TablePart]:
     """Divide keys into ranges of words, of these shares of all words; the outer ones are open, for keys to come.
 
     >>> [part.own["own_low"] for part in partitions(DenseKeys((0,), (101,)), 1, (0.5, 0.5))][1]
@@ -56,14 +56,14 @@ def partitions(keys: DenseKeys, rows: int, shares: Sequence[float]) -> list[Part
     cuts = [base + int(words * sum(shares[:number])) for number in range(1, len(shares))]
     lows, highs = [_LOWEST, *cuts], [*(cut - 1 for cut in cuts), _HIGHEST]
     return [
-        Part(0, rows, {"own_key": place, "own_low": low, "own_high": high})
+        TablePart(0, rows, {"own_key": place, "own_low": low, "own_high": high})
         for low, high in zip(lows, highs, strict=True)
     ]
 
 
-def row_parts(rows: int, threads: int) -> list[Part]:
+def row_parts(rows: int, threads: int) -> list[TablePart]:
     """Divide rows among threads."""
-    return [Part(rows * place // threads, rows * (place + 1) // threads) for place in range(threads)]
+    return [TablePart(rows * place // threads, rows * (place + 1) // threads) for place in range(threads)]
 
 
 class OneTable:
@@ -110,7 +110,7 @@ class OneTable:
         table = self._table()
         return isinstance(table.keys, DenseKeys) and not (self.sharing == "shared" and holds_wide(table))
 
-    def _bound(self, sharing: Sharing, part: Part, **other: object) -> BoundKernel:
+    def _bound(self, sharing: Sharing, part: TablePart, **other: object) -> BoundKernel:
         table, worker = self._table(), self.worker
         seen = variant_of(worker.nullable, table, worker.order, sharing)
         kernel = worker.program.variants.get(seen).fold
@@ -118,12 +118,12 @@ class OneTable:
         given = {**rows, **table.arguments(), "positions": positions_table(), **part.own, **other}
         return BoundKernel.of(kernel.call, given)
 
-    def _together(self, parts: Sequence[Part]) -> None:
+    def _together(self, parts: Sequence[TablePart]) -> None:
         """Let all threads go on until they are done, or one stops; then add a few rows where they stopped."""
         # Without room for panes, a kernel stops instead of adding one.
         bound = [self._bound(self.sharing, part, head=part.head, pane_capacity=0) for part in parts]
         shares = [Morsels(part.at, part.end, self.morsel) for part in parts]
-        found = bound[0].call.apart([each.frame for each in bound], shares)
+        found = bound[0].call.apart([kernel.frame for kernel in bound], shares)
         for part, own, progress in zip(parts, shares, found, strict=True):
             done = own.begin + own.taken[0] * own.size
             part.at = min(done, own.end) if progress.stop is None else progress.stop[0]
@@ -131,14 +131,14 @@ class OneTable:
             if progress.stop is not None:
                 self._resolve(part)
 
-    def _resolve(self, part: Part) -> None:
+    def _resolve(self, part: TablePart) -> None:
         if self.sharing == "shared" and part.head[STATUS] == NEED_WIDE and not self._table().wide:
             why = "a sum came near 64 bits, or a value is too large"
             self.worker.give_way("key table shared", "shared", "private", why)
             self.worker.sharing = "private"
-        self._alone(part, min(part.at + ALONE, part.end))
+        self._alone(part, min(part.at + ROWS_ADDED_ALONE, part.end))
 
-    def _alone(self, part: Part, end: int) -> None:
+    def _alone(self, part: TablePart, end: int) -> None:
         """Add rows up to `end` while no other thread runs, with all that a kernel may need."""
         sharing: Sharing = "partitioned" if part.own else "private"
         while part.at < end:

@@ -30,7 +30,7 @@ from penstock.operators.signals.feedback import FeedbackStep
 from penstock.operators.signals.fused.build import fused_expression
 from penstock.operators.signals.fused.driver import CHANGES, INSTANTS, SAMPLES
 from penstock.operators.signals.incremental.build import TrackRows, event_program
-from penstock.operators.signals.incremental.samples import Arrivals
+from penstock.operators.signals.incremental.samples import SampleArrivals
 from penstock.operators.signals.incremental.stage import EVENTS, IncrementalSignals
 from penstock.operators.signals.kernels.feedback import FeedbackSpec, build_feedback
 from penstock.operators.signals.kernels.runs import runs
@@ -116,7 +116,9 @@ class SignalProgram:
                 values = tuple(map(stored, this.schema.names))
                 ahead = RowsAhead(schema, sorter(self.kernel_factory))
                 tracks.append(TrackRows(this, schema, time))
-                arrivals.append(Arrivals(port, RowsStage(rows, Metrics(), 0), schema, time, values, ahead))
+                arrivals.append(
+                    SampleArrivals(port, RowsStage(rows, Metrics(), 0), schema, time, values, ahead)
+                )
         layout = self._layout()
         body = self.program[self.program.output].body
         assert isinstance(body, temporal.Expression)

@@ -22,7 +22,7 @@ OVERLAP = (
     "two intervals of one key overlap, so that the signal has two values at once; "
     "say which counts with resolve=, such as resolve='last' or resolve='sum'"
 )
-FARTHEST = 1 << 61  # farther times leave no room for shifts
+FARTHEST_TIME = 1 << 61  # farther times leave no room for shifts
 TOO_FAR = "a time of a signal lies so far off that it cannot be moved within 64 bits; filter such rows out"
 
 
@@ -66,7 +66,7 @@ class Sampling:
             partition_by_partition.times,
             partition_by_partition.order,
         )
-        if _farthest(bounds, times) > FARTHEST:
+        if _farthest(bounds, times) > FARTHEST_TIME:
             raise OverflowError(TOO_FAR)
         columns = {name: partition_by_partition.columns[stored(name)] for name in self.values}
         final = np.full(partitions, max(until, BEGINNING), np.int64)

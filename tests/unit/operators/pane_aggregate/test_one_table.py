@@ -54,7 +54,7 @@ def batch(rows: int, seed: int, keys: int = 40, span: int = 2_500) -> pa.RecordB
 
 
 def stage_of(session: Session) -> WindowStage:
-    (stage,) = (each for each in session._stages.values() if isinstance(each, WindowStage))
+    (stage,) = (stage for stage in session._stages.values() if isinstance(stage, WindowStage))
     return stage
 
 
@@ -72,7 +72,7 @@ def answer(
         stage = stage_of(session)
         stage._shares, stage.workers[0].sharing = True, sharing
     columns = list(query.compiled().columns["rows"])
-    made = [out for each in batches for out in session.push("rows", each.select(columns))]
+    made = [out for part in batches for out in session.push("rows", part.select(columns))]
     table = pa.Table.from_batches([*made, *session.finish()], session.schema)
     keys = [name for name in ("window_start", "j", "k") if name in table.column_names]
     assert session.metrics.balanced
@@ -133,7 +133,7 @@ def hard_batches() -> dict[str, list[pa.RecordBatch]]:
         ],
         "times out of order": [replaced(plain, t=plain["t"].to_numpy()[::-1].copy()), later],
         "one row": [plain.slice(0, 1), plain.slice(1, 1), plain.slice(2)],
-        "one key": [replaced(each, k=np.full(200, 5)) for each in (plain, later)],
+        "one key": [replaced(rows, k=np.full(200, 5)) for rows in (plain, later)],
     }
 
 
@@ -160,9 +160,11 @@ def test_a_shared_sum_near_64_bits_makes_tables_private() -> None:
     session = INTEGERS["sums"].compiled().open(pk.Engine(threads=2, task_bytes=512), bounded=False)
     stage = stage_of(session)
     stage._shares, stage.workers[0].sharing = True, "shared"
-    for each in HARD["large values"]:
-        session.push("rows", each.select(list(INTEGERS["sums"].compiled().columns["rows"])))
-    (change,) = (each for each in session.metrics.adaptations if each.what == "key table shared")
+    for extreme_batch in HARD["large values"]:
+        session.push("rows", extreme_batch.select(list(INTEGERS["sums"].compiled().columns["rows"])))
+    (change,) = (
+        adaptation for adaptation in session.metrics.adaptations if adaptation.what == "key table shared"
+    )
     assert (change.before, change.after) == ("shared", "private")
 
 

@@ -97,7 +97,7 @@ def test_keys_that_hold_nothing_are_forgotten(which):
     sizes, held = [], []
     with FORGETTING[which].open() as live:
         kinds = SignalStage | IncrementalSignals
-        (stage,) = (each for each in live._session._stages.values() if isinstance(each, kinds))
+        (stage,) = (stage for stage in live._session._stages.values() if isinstance(stage, kinds))
         for turn in range(24):
             live.push(come_and_gone(turn))
             if which == "ended by a null":
@@ -106,7 +106,7 @@ def test_keys_that_hold_nothing_are_forgotten(which):
             held.append(held_by(stage))
     # Later keys have longer names.
     assert max(sizes[12:]) <= 1.05 * max(sizes[4:12])
-    assert max(max(each) for each in held) <= (4 if isinstance(stage, SignalStage) else 6) * PER_BATCH
+    assert max(max(value) for value in held) <= (4 if isinstance(stage, SignalStage) else 6) * PER_BATCH
     assert max(map(sum, held[12:])) <= 1.05 * max(map(sum, held[4:12]))
 
 

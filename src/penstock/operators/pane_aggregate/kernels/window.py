@@ -22,7 +22,7 @@ from penstock.operators.pane_aggregate.kernels.emit import build_emit
 from penstock.operators.pane_aggregate.kernels.emit_steps.merging import algorithms
 from penstock.operators.pane_aggregate.kernels.emit_steps.spec import EmitKernel, EmitSpec
 from penstock.operators.pane_aggregate.kernels.fold import build_fold
-from penstock.operators.pane_aggregate.kernels.fold_steps.add import ATOMIC
+from penstock.operators.pane_aggregate.kernels.fold_steps.add import ATOMIC_OPERATIONS
 from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FoldSpec, PaneGrid
 from penstock.operators.pane_aggregate.kernels.merge_fragments import build_merge_fragments, build_merge_pane
 from penstock.physical.nodes import PaneAggregate, Reduction
@@ -226,7 +226,9 @@ class WindowInputs:
         """The number of states, if each is an integer that one atomic operation updates; else 0."""
         monoids = self.monoids(frozenset(self.schema.names), wide=False)
         possible = all(
-            monoid.name in ATOMIC and not monoid.text and monoid.states[0].type.kind in ("int", "uint")
+            monoid.name in ATOMIC_OPERATIONS
+            and not monoid.text
+            and monoid.states[0].type.kind in ("int", "uint")
             for monoid in monoids
         )
         return len(monoids) if possible and self.keys and not self.carried else 0

@@ -24,10 +24,10 @@ from penstock.operators.signals.incremental.kernels.spec import (
     PER,
     ROLLING,
     WINDOW,
-    AccessSpec,
     Cursor,
     EventSpec,
-    ReductionSpec,
+    IncrementalAccess,
+    IncrementalReduction,
     SpanSpec,
 )
 from penstock.operators.signals.incremental.moves import HeldAccess, Moves
@@ -208,15 +208,17 @@ def _span(place: int, reading: SpanReading, places: Mapping[str, int], cursors: 
     )
 
 
-def _access(access: SignalAccess, rows: TrackRows, places: Mapping[str, int], cursors: Cursors) -> AccessSpec:
+def _access(
+    access: SignalAccess, rows: TrackRows, places: Mapping[str, int], cursors: Cursors
+) -> IncrementalAccess:
     track, lasting = places[access.source], rows.hold.lasting
     cursor = cursors.add(Cursor(track), access.shift)
     expires = None if lasting is None else cursors.add(Cursor(track), access.shift + lasting)
-    return AccessSpec(track, cursor, access.columns, expires)
+    return IncrementalAccess(track, cursor, access.columns, expires)
 
 
 def _reduction(
     over: temporal.WindowReduction, dtype: pa.DataType, readings: Sequence[SpanReading]
-) -> ReductionSpec:
+) -> IncrementalReduction:
     reduction = Reduction(over.function, over.args, over.where, over.options)
-    return ReductionSpec(reduction, dtype, readings.index(span_reading(over)))
+    return IncrementalReduction(reduction, dtype, readings.index(span_reading(over)))

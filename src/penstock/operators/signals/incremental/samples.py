@@ -51,7 +51,7 @@ class SampleStore:
 
 
 @dataclass
-class Arrivals:
+class SampleArrivals:
     """The rows of one sampled object on their way to its track."""
 
     port: int

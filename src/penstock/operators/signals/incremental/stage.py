@@ -16,10 +16,10 @@ from penstock.errors import OverflowError
 from penstock.loop.abi import numbered
 from penstock.loop.nodes import Type
 from penstock.operators.signals.incremental.moves import Moves
-from penstock.operators.signals.incremental.samples import Arrivals, SampleStore
+from penstock.operators.signals.incremental.samples import SampleArrivals, SampleStore
 from penstock.operators.signals.intervals import ValueRuns, batch_of_runs, moments_of
 from penstock.operators.signals.keys import as_type
-from penstock.operators.signals.sampling import FARTHEST, TOO_FAR
+from penstock.operators.signals.sampling import FARTHEST_TIME, TOO_FAR
 from penstock.operators.signals.stage import IntervalLayout, late_rows_dropped
 from penstock.runtime.buffers import indices, plain, to_arrow, values_view
 from penstock.runtime.metrics import Metrics
@@ -73,7 +73,7 @@ class IncrementalSignals:
     """Emits the intervals of an expression over samples as they end, or as they begin if the layout has no ends."""
 
     program: SignalKernels
-    arrivals: Sequence[Arrivals]
+    arrivals: Sequence[SampleArrivals]
     moves: Moves
     layout: IntervalLayout
     times: Sequence[Time]
@@ -375,5 +375,5 @@ class IncrementalSignals:
 
 def _check_times(times: np.ndarray) -> None:
     """Refuse times, which ascend, that cannot be moved."""
-    if len(times) and max(-int(times[0]), int(times[-1])) > FARTHEST:
+    if len(times) and max(-int(times[0]), int(times[-1])) > FARTHEST_TIME:
         raise OverflowError(TOO_FAR)

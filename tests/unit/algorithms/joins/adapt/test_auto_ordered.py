@@ -13,7 +13,7 @@ from penstock.algorithms.joins.adapt.tree import IN_ORDER, TREE_ALGORITHMS, TREE
 from penstock.algorithms.joins.adapt.window_statistics import WINDOW_STATISTICS, WindowStatistics, observe
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.codegen.native import compile_kernel
-from penstock.operators.joins.arrival_rate import Arrivals, at_rest
+from penstock.operators.joins.arrival_rate import ArrivalRate, at_rest
 from penstock.operators.joins.auto_ordered import AutoInOrder
 from penstock.operators.joins.build import partition_kernels
 from penstock.operators.joins.build_algorithms import in_order
@@ -102,7 +102,7 @@ def test_empty_sides_are_joined_without_a_choice() -> None:
 
 def test_rates_are_those_of_the_rows_that_came_last() -> None:
     times = iter([0.0, 0.010, 0.110])
-    arrivals = Arrivals(lambda: next(times))
+    arrivals = ArrivalRate(lambda: next(times))
     joiner = auto(Split("rate", 50.0, Leaf("shj_jb"), Leaf("npj")), arrivals.milliseconds)
     for rows, algorithm in ((1000, "npj"), (100, "shj_jb")):
         arrivals.add(rows)

@@ -17,7 +17,7 @@ from penstock.operators.pane_aggregate.kernels.fold_steps.panes import CurrentPa
 from penstock.operators.pane_aggregate.kernels.fold_steps.rows import SelectedRows
 
 # The atomic operation of each monoid whose state is one integer that has one.
-ATOMIC = {"present": "or", "count": "add", "sum": "add", "least": "min", "greatest": "max"}
+ATOMIC_OPERATIONS = {"present": "or", "count": "add", "sum": "add", "least": "min", "greatest": "max"}
 LARGEST_SHARED = 1 << 40  # values added to a shared sum are below
 FULL_SHARED = 1 << 62  # a shared sum stops beyond: no number of threads reaches 2**63 from there
 _FEW_STATES = 3  # per row: its presence, and a sum or two
@@ -135,7 +135,9 @@ class Addition:
                 self._stop(NEED_WIDE, row, j)
         before: list[Value] = []
         for monoid, buffers, value in zip(self.frame.spec.monoids, self.frame.states, added, strict=True):
-            old = k.atomic(ATOMIC[monoid.name], buffers[0], at, value, "before" if monoid.guarded else None)
+            old = k.atomic(
+                ATOMIC_OPERATIONS[monoid.name], buffers[0], at, value, "before" if monoid.guarded else None
+            )
             before += [] if old is None else [old]
         full = disjunction([_beyond(old, FULL_SHARED) for old in before])
         if full is not None:

@@ -29,9 +29,9 @@ from penstock.operators.signals.incremental.kernels.memory import (
     PER_TRACK,
     TOUCHED,
     TRACKS,
+    EventTrack,
     HeldValues,
     OpenIntervals,
-    Track,
     held_values,
     tracks,
 )
@@ -41,9 +41,9 @@ from penstock.operators.signals.incremental.kernels.spec import (
     LEAVES,
     SHIFTED,
     WINDOW,
-    AccessSpec,
     Cursor,
     EventSpec,
+    IncrementalAccess,
 )
 from penstock.operators.signals.kernels.coalesce import differing
 
@@ -153,7 +153,7 @@ class _Events(KeyedStates):
             self._write_sample(track, k.var("slot", number - track.base), key, time, row)
         k.store(self.marks, place + END, end)
 
-    def _write_sample(self, track: Track, slot: Value, key: Value, time: Value, row: Value) -> None:
+    def _write_sample(self, track: EventTrack, slot: Value, key: Value, time: Value, row: Value) -> None:
         k = self.k
         k.store(track.key, slot, key)
         k.store(track.time, slot, time)
@@ -236,7 +236,7 @@ class _Events(KeyedStates):
         k.store(self.marks, self._position(place), number + 1)
         self._look_ahead(place)
 
-    def _hold(self, access: AccessSpec, held: HeldValues, key: Value, number: Value) -> None:
+    def _hold(self, access: IncrementalAccess, held: HeldValues, key: Value, number: Value) -> None:
         k, track = self.k, self.tracks[access.track]
         slot = k.var("held_slot", number - track.base)
         k.store(held.number, key, number)

@@ -18,7 +18,7 @@ NONE = -1
 
 
 @dataclass(frozen=True)
-class Track:
+class EventTrack:
     """The samples of a track: key, time, values; and for each key the number of the newest."""
 
     base: Var
@@ -29,12 +29,12 @@ class Track:
     newest: Buffer
 
 
-def tracks(k: KernelBuilder, spec: EventSpec, marks: Buffer) -> list[Track]:
+def tracks(k: KernelBuilder, spec: EventSpec, marks: Buffer) -> list[EventTrack]:
     """Declare the samples of all tracks."""
     found = []
     for place in range(len(spec.rows)):
         types = spec.sample_cells(place)
-        track = Track(
+        track = EventTrack(
             k.var("base", marks[TRACKS + PER_TRACK * place + BASE]),
             k.buffer("sample_key", I64),
             k.buffer("sample_time", I64),

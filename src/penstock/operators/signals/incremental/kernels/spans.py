@@ -17,7 +17,7 @@ from penstock.algorithms.partials import Finish
 from penstock.algorithms.sliding.slide import Aggregation, Memory, Row, States
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, I64, Buffer, Value, Var, const
-from penstock.operators.signals.incremental.kernels.spec import ReductionSpec
+from penstock.operators.signals.incremental.kernels.spec import IncrementalReduction
 
 NONE = -1
 
@@ -101,7 +101,7 @@ class SpanStates(Aggregation):
             for state, buffer in zip(monoid.states, buffers, strict=True):
                 k.store(buffer, key, const(state.identity, state.type))
 
-    def cells(self, key: Value, reductions: list[ReductionSpec]) -> list[Cell]:
+    def cells(self, key: Value, reductions: list[IncrementalReduction]) -> list[Cell]:
         """The results for a key; null where it has no samples."""
         k = self.k
         some = k.var("some", self.held[key] > 0, BOOL)

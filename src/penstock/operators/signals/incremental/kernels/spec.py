@@ -36,7 +36,7 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class AccessSpec:
+class IncrementalAccess:
     """The value of a track behind a cursor: some columns of it, under the names by which fields read them.
 
     `expires` is the cursor at which a sample ceases to hold, if the next one has not come.
@@ -59,7 +59,7 @@ class SpanSpec:
 
 
 @dataclass(frozen=True)
-class ReductionSpec:
+class IncrementalReduction:
     """A reduction over a span. It is null where the span has no samples, counts included."""
 
     reduction: Reduction
@@ -82,9 +82,9 @@ class EventSpec:
     values: tuple[pa.Schema, ...]
     columns: tuple[tuple[str, ...], ...]
     cursors: tuple[Cursor, ...]
-    accesses: tuple[AccessSpec, ...]
+    accesses: tuple[IncrementalAccess, ...]
     spans: tuple[SpanSpec, ...]
-    reductions: tuple[ReductionSpec | None, ...]
+    reductions: tuple[IncrementalReduction | None, ...]
     reduced: tuple[pa.DataType, ...]
     fields: tuple[ex.Field, ...]
     scope: pa.Schema
