@@ -74,10 +74,10 @@ if TYPE_CHECKING:
     from penstock.api.live_sources import scan_kafka, scan_stream
     from penstock.api.signals.feedback import feedback
     from penstock.api.signals.signal import Signal, align
+    from penstock.api.source_options import arrival, every
     from penstock.api.sources import from_arrow, scan, stream, table
     from penstock.api.sql.query import sql
     from penstock.api.stream import Stream
-    from penstock.api.stream_time import arrival, every
     from penstock.api.windows import rows, session, sliding, tumbling, unbounded
     from penstock.runtime.engine import Engine
     from penstock.runtime.metrics import Metrics
@@ -181,8 +181,8 @@ __all__ = [
 ]
 
 _NAMES = {
-    "api.aggregates": "all any corr count count_distinct cov first kurtosis last list max max_by mean median min "
-    "min_by mode product quantile skew std sum var",
+    "api.aggregates": "all any corr count count_distinct cov first kurtosis last list max max_by mean "
+    "median min min_by mode product quantile skew std sum var",
     "api.kernel_cache": "clear_cache",
     "api.custom": "aggregate",
     "api.expr": "Expr",
@@ -194,7 +194,7 @@ _NAMES = {
     "api.sources": "from_arrow scan stream table",
     "api.sql.query": "sql",
     "api.stream": "Stream",
-    "api.stream_time": "arrival every",
+    "api.source_options": "arrival every",
     "api.windows": "rows session sliding tumbling unbounded",
     "runtime.engine": "Engine",
     "api.live_sources": "scan_kafka scan_stream",

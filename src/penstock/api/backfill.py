@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.api.stream_time import instant
+from penstock.api.source_options import instant
 from penstock.errors import BindingError, UnsupportedError
 from penstock.plan.nodes import Source
 from penstock.runtime.buffers import flags, ticks_of

@@ -11,13 +11,13 @@ from weakref import finalize, ref
 
 import pyarrow as pa
 
-from penstock.api.arguments import shown, whole
 from penstock.api.background_worker import YIELD, BackgroundWorker, Results
-from penstock.api.late_and_malformed import seconds
+from penstock.api.literals import shown, whole
 from penstock.api.live import Given, Live
 from penstock.api.native_queue import Commits, NativeQueue
 from penstock.api.row_queue import Call
 from penstock.api.saving import Savable
+from penstock.api.source_options import seconds
 from penstock.api.writer import BLOCK_ROWS, Block, Writer
 from penstock.codegen.native_ring import native_ring
 from penstock.errors import BindingError, StateError

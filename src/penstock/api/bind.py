@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from penstock.api.arguments import shown
 from penstock.api.expr import Expr, column_or_node
+from penstock.api.literals import shown
 from penstock.api.resolve_temporal_types import timed
 from penstock.errors import (
     ExpressionTypeError,

@@ -10,9 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.api.arguments import shown, whole
 from penstock.api.custom import CustomAggregate
-from penstock.api.literals import literal
+from penstock.api.literals import literal, shown, whole
 from penstock.errors import AggregateError, ExpressionTypeError
 from penstock.errors import OverflowError as PenstockOverflow
 from penstock.expr.custom import Plain, Row, State

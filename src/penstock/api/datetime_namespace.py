@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.api.arguments import flag
 from penstock.api.expr import Expr, call
+from penstock.api.literals import flag
 from penstock.errors import ExpressionTypeError
 from penstock.expr.nodes import Literal
 from penstock.types.calendar import time_zone

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.api.ingress import sifted
-from penstock.api.late_and_malformed import warn_of_malformed_rows
+from penstock.api.source_options import warn_of_malformed_rows
 from penstock.api.stream import Stream
 from penstock.errors import BindingError, EngineError, UnsupportedError
 from penstock.plan.nodes import Source

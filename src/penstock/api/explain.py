@@ -6,7 +6,7 @@ from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from penstock.api.arguments import shown
+from penstock.api.literals import shown
 from penstock.errors import ExpressionTypeError
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.aggregate_methods import Reducible
-from penstock.api.arguments import shown, written_elsewhere
-from penstock.api.literals import literal
+from penstock.api.literals import literal, shown, written_elsewhere
 from penstock.errors import ExpressionTypeError
 from penstock.expr import nodes
 from penstock.expr.aggregates import AGGREGATES

@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, overload
 
-from penstock.api.arguments import shown
 from penstock.api.expr import Expr, column_or_node, node_of
-from penstock.api.literals import literal
+from penstock.api.literals import literal, shown
+from penstock.api.signals.graph import pointwise
 from penstock.api.signals.operators import Operators
-from penstock.api.signals.pointwise import pointwise
 from penstock.errors import ExpressionTypeError
 from penstock.expr import nodes
 from penstock.types.arrow import as_type

@@ -9,13 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.api.arguments import shown
 from penstock.api.bind import predicate
-from penstock.api.coerce_time_units import on_one_clock
 from penstock.api.expr import Expr, column_or_node
-from penstock.api.literals import literal
+from penstock.api.join_keys import on_one_clock, without_bounds, without_copies
+from penstock.api.literals import literal, shown
 from penstock.api.row_verbs import projected
-from penstock.api.window_bound_keys import without_bounds, without_copies
 from penstock.api.windowed import keyed, window_spec
 from penstock.errors import (
     ExpressionTypeError,

@@ -10,13 +10,12 @@ from weakref import ref
 
 import pyarrow as pa
 
-from penstock.api.arguments import whole
 from penstock.api.backfill import Backfill
 from penstock.api.execute import as_bound, engine_of, fill_tables, named_bindings, require_streams
 from penstock.api.ingress import Ingress, following
-from penstock.api.late_and_malformed import warn_of_late_rows, warn_of_malformed_rows
+from penstock.api.literals import whole
 from penstock.api.saving import Savable, as_state
-from penstock.api.stream_time import instant
+from penstock.api.source_options import instant, warn_of_late_rows, warn_of_malformed_rows
 from penstock.api.writer import Block, Writer, writable
 from penstock.errors import BindingError, StateError
 from penstock.runtime.engine import Engine

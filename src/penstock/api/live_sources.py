@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 
-from penstock.api.arguments import encodable, shown, texts, whole
-from penstock.api.late_and_malformed import Folder, LateTo, edges_of, seconds
+from penstock.api.literals import encodable, shown, texts, whole
+from penstock.api.source_options import Folder, LateTo, access_to, edges_of, seconds
 from penstock.api.sources import stream_of
-from penstock.api.storage import access_to
 from penstock.api.stream import Stream
 from penstock.errors import SourceError
 from penstock.sources.malformed import DROP

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import pyarrow as pa
 
-from penstock.api.arguments import flag
+from penstock.api.literals import flag
 from penstock.errors import BindingError
 from penstock.types.duration import Duration
 

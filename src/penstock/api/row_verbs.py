@@ -8,9 +8,9 @@ from functools import reduce
 import pyarrow as pa
 
 from penstock.analysis.predicates import both
-from penstock.api.arguments import shown
 from penstock.api.bind import flat, predicate, refuse_twice, row_fields
 from penstock.api.expr import Expr
+from penstock.api.literals import shown
 from penstock.api.names import free_name
 from penstock.errors import ExpressionTypeError, SchemaMismatchError, UnsupportedError, WindowError
 from penstock.expr.nodes import Column, Field

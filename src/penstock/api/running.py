@@ -10,10 +10,10 @@ from weakref import finalize
 
 import pyarrow as pa
 
-from penstock.api.arguments import shown, written_elsewhere
 from penstock.api.background import Background, in_background
 from penstock.api.execute import as_bound, bind_all, named_bindings, refuse_arrival
 from penstock.api.input_readers import inputs_of, refuse_endless
+from penstock.api.literals import shown, written_elsewhere
 from penstock.api.live import Live, clock_of
 from penstock.api.saving import Savable
 from penstock.errors import BindingError, StateError

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.api.arguments import shown
-from penstock.api.late_and_malformed import Folder, LateTo, edges_of
+from penstock.api.literals import shown
 from penstock.api.names import Unnamed
-from penstock.api.storage import access_to
+from penstock.api.source_options import Arrival, Every, Folder, LateTo, access_to, edges_of, time_of_source
 from penstock.api.stream import Stream
-from penstock.api.stream_time import Arrival, Every, time_of_source
 from penstock.errors import (
     BindingError,
     DurationError,

@@ -14,10 +14,9 @@ from penstock.api.explain import Explanation, explain, html
 from penstock.api.join_verbs import JoinVerbs
 from penstock.api.lazy_imports import collector, optional_module
 from penstock.api.live_verbs import LiveVerbs
-from penstock.api.look_back import LookingBack, look_back
 from penstock.api.names import Named, named, single_named, together
 from penstock.api.relation_to_stream import fresh, fresh_columns, require_windows
-from penstock.api.windowed import Windowed, keyed, windowed
+from penstock.api.windowed import LookingBack, Windowed, keyed, look_back, windowed
 from penstock.errors import BindingError, ExpressionTypeError
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import reduce
 
-from penstock.api.arguments import flag
 from penstock.api.expr import Expr, call
-from penstock.api.literals import literal
+from penstock.api.literals import flag, literal
 from penstock.errors import ExpressionTypeError
 from penstock.expr import text as regex
 from penstock.types.arrow import as_type, kind_of

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.api.arguments import shown
 from penstock.api.expr import Expr, call
+from penstock.api.literals import shown
 from penstock.errors import ExpressionTypeError
 from penstock.types.arrow import require_name
 

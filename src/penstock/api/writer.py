@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from penstock.api.arguments import shown, whole
+from penstock.api.literals import shown, whole
 from penstock.errors import BindingError, UnsupportedError
 from penstock.runtime.buffers import stored_type, to_arrow
 from penstock.types.arrow import kind_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.api.late_and_malformed import Folder, LateTo, edges_of
+from penstock.api.source_options import Folder, LateTo, edges_of
 from penstock.api.sources import stream_of
 from penstock.api.stream import Stream
 from penstock.errors import SourceError

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.analysis.partition_keys import key_places
-from penstock.api.arguments import shown
 from penstock.api.execute import bind_all, named_bindings, refuse_arrival
+from penstock.api.literals import shown
 from penstock.api.stream import Stream
 from penstock.compile import Compiled
 from penstock.errors import BindingError, EngineError

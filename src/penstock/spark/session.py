@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import penstock
-from penstock.api.arguments import flag, shown
+from penstock.api.literals import flag, shown
 from penstock.errors import EngineError
 from penstock.spark.deploy.settings import CHECKED, OLDEST, PASSED_STREAMS, numbers
 from penstock.spark.launch import launch

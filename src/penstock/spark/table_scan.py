@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from penstock.api.arguments import shown
-from penstock.api.late_and_malformed import Folder, LateTo, edges_of
+from penstock.api.literals import shown
+from penstock.api.source_options import Folder, LateTo, access_to, edges_of
 from penstock.api.sources import stream_of
-from penstock.api.storage import access_to
 from penstock.api.stream import Stream
 from penstock.errors import EngineError, SourceError
 from penstock.sources.bound import Bound

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.api.stream_time import instant
+from penstock.api.source_options import instant
 from penstock.types.time import Time
 
 TABLE = pa.table({"v": [1, 2]})

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.compile import compile_plan
-from penstock.ir.rows import to_rows
+from penstock.ir.samples import to_rows
 from penstock.operators.interpret import interpret
 from penstock.physical import nodes as ph
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from penstock.api.expr import Expr, node_of
-from penstock.api.signals.graph import Graph
-from penstock.api.signals.pointwise import pointwise
+from penstock.api.signals.graph import Graph, pointwise
 from penstock.api.signals.signal import Signal
 from penstock.expr import nodes
 

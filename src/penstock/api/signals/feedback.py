@@ -7,11 +7,10 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from penstock.api.arguments import shown
-from penstock.api.signals.graph import NOWHEN, Graph
-from penstock.api.signals.pointwise import signal_of
+from penstock.api.custom import TracedFunction
+from penstock.api.literals import shown
+from penstock.api.signals.graph import NOWHEN, Graph, signal_of
 from penstock.api.signals.signal import Signal
-from penstock.api.tracing import TracedFunction
 from penstock.errors import DurationError, ExpressionTypeError, SignalError, WindowError
 from penstock.expr import nodes
 from penstock.expr.nodes import Field

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.api.arguments import shown
+from penstock.api.custom import TracedFunction, symbols
 from penstock.api.expr import Expr
+from penstock.api.literals import shown
 from penstock.api.row_verbs import renamed as renamed_rows
-from penstock.api.signals.graph import Graph, joined
-from penstock.api.signals.operators import Operators
-from penstock.api.signals.pointwise import expression, guarded, pointwise, signal_of
-from penstock.api.signals.record import SignalRecord
+from penstock.api.signals.graph import Graph, expression, guarded, joined, pointwise, signal_of
+from penstock.api.signals.operators import Operators, SignalRecord
 from penstock.api.signals.windows import Spanned, moved, require_numbers, rolled, shifted, windowed
 from penstock.api.stream import Stream
-from penstock.api.tracing import TracedFunction, symbols
 from penstock.errors import DurationError, ExpressionTypeError, SignalError, UnknownColumnError
 from penstock.expr import nodes
 from penstock.ir.signals.nodes import VALUE, At, Chop, Resample, at

@@ -13,8 +13,8 @@ from penstock.api.aggregate_methods import Reducible
 from penstock.api.bind import bound
 from penstock.api.custom import CustomAggregate
 from penstock.api.expr import Expr, aggregate
-from penstock.api.pending import Unfinished
-from penstock.api.signals.pointwise import defined, expression, signal_of
+from penstock.api.signals.graph import defined, expression, signal_of
+from penstock.api.windowed import Unfinished
 from penstock.api.windows import MOST_WINDOWS_PER_ROW, RowsSpec
 from penstock.errors import ExpressionTypeError, WindowError
 from penstock.expr import nodes

@@ -16,13 +16,100 @@ from sqlglot import exp
 from penstock.api.expr import Expr
 from penstock.api.functions import col, lit, when
 from penstock.api.sql import aggregates, scalars
-from penstock.api.sql.durations import as_timedelta, interval
-from penstock.api.sql.like import like
 from penstock.api.sql.scope import ColumnResolver
 from penstock.api.sql.source_span import Text
-from penstock.api.sql.types import TYPE_NAMES, type_named
+from penstock.api.sql.window_clauses import as_timedelta, interval
+from penstock.expr import text as regex
 from penstock.expr.show import quoted
-from penstock.types.arrow import kind_of
+from penstock.types.arrow import DIGITS, kind_of
+
+# --- LIKE: patterns as prefix, suffix or substring tests, else as regular expressions.
+
+
+def like(value: Expr, node: exp.Expression, text: Text) -> Expr:
+    """Translate LIKE and ILIKE of a constant pattern: `%` matches any text, `_` one character."""
+    if not isinstance(node.expression, exp.Literal) or not node.expression.is_string:
+        raise text.error("LIKE takes a pattern in quotes", node)
+    pattern = str(node.expression.this)
+    if "\\" in pattern:
+        raise text.error(
+            "LIKE has no escapes; search for % _ and \\ themselves with contains(x, '50%')", node
+        )
+    if isinstance(node, exp.ILike):
+        value, pattern = value.str.to_lowercase(), pattern.lower()
+    return _matched(value, pattern)
+
+
+def _matched(value: Expr, pattern: str) -> Expr:
+    """Use prefix, suffix or substring tests, which are compiled, if they suffice; else a regular expression."""
+    parts = pattern.split("%")
+    first, inner, last = parts[0], [part for part in parts[1:-1] if part], parts[-1]
+    if "_" in pattern or len(inner) > 1 or (inner and (first or last)):
+        return value.str.contains(_expression(pattern))
+    if len(parts) == 1:
+        return value == pattern
+    if inner:
+        return value.str.contains(inner[0], literal=True)
+    ends = [value.str.starts_with(first)] if first else []
+    ends += [value.str.ends_with(last)] if last else []
+    if not ends:  # matches any text; null stays null
+        return value.str.len_chars() >= 0
+    long_enough = value.str.len_chars() >= len(first) + len(last)
+    return ends[0] if len(ends) == 1 else ends[0] & ends[1] & long_enough
+
+
+def _expression(pattern: str) -> str:
+    """Convert a pattern to a regular expression over the whole text, in which `.` also matches newlines."""
+    meaning = {"%": ".*", "_": "."}
+    return (
+        r"(?s)\A"
+        + "".join(meaning.get(character) or regex.quoted(character) for character in pattern)
+        + r"\z"
+    )
+
+
+# --- The types of CAST, by SQL name.
+#
+# INT1, INT2, INT4 and INT8 count bytes, as in Postgres and DuckDB. INT16, INT32, INT64 and all UINT… count bits, as in
+# DuckDB and ClickHouse.
+
+_SEVERAL = {
+    pa.bool_(): "boolean bool",
+    pa.int8(): "tinyint int1 byte",
+    pa.int16(): "smallint int2 int16 short",
+    pa.int32(): "integer int int4 int32",
+    pa.int64(): "bigint int8 int64 long",
+    pa.uint8(): "utinyint uint8",
+    pa.uint16(): "usmallint uint16",
+    pa.uint32(): "uinteger uint uint32",
+    pa.uint64(): "ubigint uint64",
+    pa.float32(): "real float float4 float32",
+    pa.float64(): "double float8 float64",
+    pa.string(): "varchar text char string",
+    pa.date32(): "date",
+    pa.timestamp("us"): "timestamp datetime timestamp_us",
+    pa.timestamp("us", "UTC"): "timestamptz",
+    **{pa.timestamp(unit): f"timestamp_{unit}" for unit in ("s", "ms", "ns")},
+}
+SQL_TYPES = {name: dtype for dtype, names in _SEVERAL.items() for name in names.split()}
+_DECIMALS = frozenset({"decimal", "numeric", "dec"})
+TYPE_NAMES = f"there are {', '.join(SQL_TYPES)} and decimal(p, s) of up to 38 digits (int1, int2, int4 and int8 count bytes; int16, int32, int64 and all uint… count bits)"
+
+
+def type_named(target: exp.Expression) -> tuple[str, pa.DataType | None]:
+    """Return the name of a type as written, and the type; None if it is unknown."""
+    sizes = [int(str(size.this)) for size in target.args.get("expressions") or ()]
+    parsed = str(getattr(target.this, "name", ""))
+    name = str(target.args.get("kind") or parsed).lower() if parsed == "USERDEFINED" else parsed.lower()
+    if name in _DECIMALS:
+        return name, decimal_type(*sizes) if len(sizes) <= 2 else None
+    return name, None if sizes else SQL_TYPES.get(name)
+
+
+def decimal_type(precision: int = 18, scale: int = 0) -> pa.DataType | None:
+    """Return a decimal type, as DECIMAL without sizes has 18 digits; None if there is none of that size."""
+    return pa.decimal128(precision, scale) if 0 <= scale <= precision and 0 < precision <= DIGITS else None
+
 
 _ARITHMETIC: dict[type[exp.Expression], Callable[[Expr, Expr], Expr]] = {
     exp.Add: lambda a, b: a + b,

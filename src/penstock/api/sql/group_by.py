@@ -11,11 +11,10 @@ from penstock.api.aggregates import count
 from penstock.api.expr import Expr
 from penstock.api.functions import col
 from penstock.api.names import free_name
-from penstock.api.sql.durations import length
 from penstock.api.sql.expressions import Translator
 from penstock.api.sql.scope import WINDOW_TIME, ColumnResolver, Relation, SelectOutput, attached
 from penstock.api.sql.source_span import Text
-from penstock.api.sql.window_clauses import Clause
+from penstock.api.sql.window_clauses import Clause, length
 from penstock.api.stream import Stream
 from penstock.api.windows import unbounded
 from penstock.expr import nodes as ex

@@ -13,8 +13,8 @@ from penstock.api.bind import bound, row_fields
 from penstock.api.expr import Expr
 from penstock.api.names import free_name
 from penstock.api.row_verbs import projected
+from penstock.api.sql.parse import is_struct
 from penstock.api.sql.source_span import Text, span_of
-from penstock.api.sql.struct_fields import is_struct
 from penstock.api.sql.window_clauses import Clause
 from penstock.api.stream import Stream
 from penstock.errors import PenstockError, SqlError, UnknownColumnError

@@ -11,9 +11,8 @@ from types import MappingProxyType
 
 from sqlglot.tokens import Token, TokenType
 
-from penstock.api.sql.durations import Length
 from penstock.api.sql.source_span import Text
-from penstock.api.sql.window_clauses import Clause, Reader
+from penstock.api.sql.window_clauses import Clause, Length, Reader
 
 _LENGTHS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"tumble": ("size", "offset"), "hop": ("slide", "size", "offset"), "session": ("gap",)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.api.storage import access_to
+from penstock.api.source_options import access_to
 from penstock.errors import EngineError, StateError
 from penstock.storage.access import LOCAL, Access
 from penstock.storage.delta import delta_options

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.api.sql.types import SQL_TYPES
+from penstock.api.sql.expressions import SQL_TYPES
 
 NUMBERS = pk.from_arrow(pa.table({"t": [1, 2], "v": [1, 2], "uint8": [3, 4]}), time="t", name="e")
 TIMES = pk.from_arrow(pa.table({"t": [1], "w": pa.array([0], pa.timestamp("s"))}), time="t", name="e")
