@@ -51,6 +51,7 @@ class Snapshot:
             "bad": f"{self.counts.malformed:,}",
             "batch": f"{self.batch_seconds * 1000:,.1f} ms",
             **self._latencies(),
+            **self._queue(),
             "read": f"{self.counts.read:,}",
             "results": f"{self.counts.emitted:,}",
         }
@@ -60,6 +61,11 @@ class Snapshot:
         latency = self.counts.latency
         shares = {"p50": latency.p50, "p99": latency.p99} if latency.count else {}
         return {name: f"{seconds * 1000:,.1f} ms" for name, seconds in shares.items()}
+
+    def _queue(self) -> dict[str, str]:
+        """Return the rows that wait for a worker in the background, while there are any."""
+        waiting = self.counts.queue_rows
+        return {"queue": f"{waiting:,} rows"} if waiting else {}
 
 
 @dataclass

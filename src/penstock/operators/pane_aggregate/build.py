@@ -75,6 +75,7 @@ class CompiledWindow:
         self.keys = tuple(self._key(key.expr) for key in window.keys)
         self.may_be_dense = window.op.key_table == "dense"
         self.result = tuple(self._result(field) for field in window.op.fields)
+        self.prepares = bool(window.host.fields or window.host.members)
         self.prepare = preparation(window.host, window.row_time, window.uses)
         self.columns = self._columns()
         self.row_bytes = self._row_bytes()

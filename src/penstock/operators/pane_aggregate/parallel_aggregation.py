@@ -2,15 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 
 from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.operators.pane_aggregate.lateness import part_of
 from penstock.operators.pane_aggregate.one_table import OneTable, OneTableSharing
+from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.tasks import Task, Tasks, cut
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.runtime.engine import Engine
 from penstock.runtime.stage import TimedBatch
 from penstock.runtime.threads import run_on_threads
+
+# Fewer rows are computed in less time than it takes to pass them to another thread.
+PREPARED_ROWS = 1 << 16
+
+
+def prepared(program: WindowProgram, timed_batches: Sequence[TimedBatch], threads: int) -> list[TimedBatch]:
+    """Add the columns that Arrow computes: for large batches by ranges of rows, on all threads."""
+    if not program.prepares:
+        return list(timed_batches)
+    parts = [part for timed_batch in timed_batches for part in _ranges(timed_batch, threads)]
+    found: list[TimedBatch] = list(parts)
+
+    def work(place: int) -> None:
+        part = parts[place]
+        found[place] = replace(part, batch=program.prepare(part.batch, part.first_row))
+
+    run_on_threads([partial(work, place) for place in range(len(parts))], threads)
+    return found
+
+
+def _ranges(timed_batch: TimedBatch, threads: int) -> Iterator[TimedBatch]:
+    """Cut a batch into a range for each thread, if it is large."""
+    rows = timed_batch.batch.num_rows
+    count = min(threads, max(rows // PREPARED_ROWS, 1))
+    if count == 1:
+        yield timed_batch
+        return
+    bounds = [rows * place // count for place in range(count + 1)]
+    for begin, end in pairwise(bounds):
+        yield part_of(timed_batch, begin, end)
 
 
 def fold_in_parallel(workers: Sequence[Worker], tasks: Sequence[Task]) -> None:

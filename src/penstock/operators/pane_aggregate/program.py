@@ -92,6 +92,8 @@ class WindowProgram(Protocol):
     conjunct_costs: tuple[ConjunctCost, ...]
     variants: Variants[PaneProfile, PaneKernels]
 
+    prepares: bool  # whether `prepare` adds columns
+
     def prepare(self, batch: pa.RecordBatch, first_row: int, /) -> pa.RecordBatch:
         """Add the columns that kernels need and Arrow computes; an implied time is computed from the first row's number."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -24,7 +23,7 @@ from penstock.operators.pane_aggregate.pane_ownership import (
     is_cheap_to_merge,
     runs_of,
 )
-from penstock.operators.pane_aggregate.parallel_aggregation import fold_apart, fold_into_one_table
+from penstock.operators.pane_aggregate.parallel_aggregation import fold_apart, fold_into_one_table, prepared
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.state import hold_cells, kept_cells, panes_of, rows_in
 from penstock.operators.pane_aggregate.tasks import expected_panes
@@ -185,10 +184,6 @@ class WindowStage(DirectFold):
 
     # -- rows ----------------------------------------------------------------------------------------
 
-    def _prepared(self, timed_batch: TimedBatch) -> TimedBatch:
-        batch = self.program.prepare(timed_batch.batch, timed_batch.first_row)
-        return timed_batch if batch is timed_batch.batch else replace(timed_batch, batch=batch)
-
     def _assume_nulls(self, given: list[BatchArguments]) -> None:
         """Make all kernels treat a column as nullable once it has held a null."""
         for argument in given:
@@ -215,7 +210,7 @@ class WindowStage(DirectFold):
 
     def _fold_all(self, timed_batches: list[TimedBatch]) -> None:
         started = self.controller.policy.clock()
-        timed_batches = [self._prepared(timed_batch) for timed_batch in timed_batches]
+        timed_batches = prepared(self.program, timed_batches, self.engine.workers)
         given = [BatchArguments(timed_batch.batch, {}) for timed_batch in timed_batches]
         self._assume_nulls(given)
         rows = sum([timed_batch.batch.num_rows for timed_batch in timed_batches])

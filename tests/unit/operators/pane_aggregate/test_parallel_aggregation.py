@@ -14,6 +14,8 @@ import penstock as pk
 from penstock.codegen.morsel_scheduler import HAS_THREADS, ArgumentFrame
 from penstock.codegen.tiers import TieredKernel
 from penstock.loop.machine import Morsels, Progress
+from penstock.operators.pane_aggregate import lateness, parallel_aggregation
+from penstock.runtime.stage import TimedBatch
 
 SEEN: list[list[Progress]] = []
 PLAIN = pk.Engine(threads=1, backend="interpret")
@@ -110,3 +112,43 @@ def test_who_stops_is_helped_and_others_do_not_go_on_for_ever() -> None:
     found = same(query(rows([row * 33_000 for row in range(many)], keys, values)), 3)
     assert any(progress.stop is not None for progress in found)
     assert sum(progress.rows for progress in found) < many
+
+
+@settings(max_examples=20)
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from(["a1", "b22", "", None]), st.one_of(st.integers(-9, 9), st.none())),
+        min_size=1,
+        max_size=60,
+    ),
+    threads=st.integers(1, 4),
+)
+def test_columns_that_arrow_computes_are_computed_by_ranges(
+    rows: list[tuple[str | None, int | None]], threads: int
+) -> None:
+    names, values = zip(*rows, strict=True)
+    table = pa.table(
+        {
+            "t": pa.array(range(len(rows)), pa.int64()),
+            "name": pa.array(names, pa.string()),
+            "v": pa.array(values, pa.int64()),
+        }
+    )
+    events = pk.from_arrow(table, time="t").filter(~pk.col("name").str.contains("b+2"))
+    query = events.window(10, by="name").agg(s=pk.sum("v"), n=pk.count())
+    ranges: list[tuple[int, int]] = []
+
+    def part_of(timed_batch: TimedBatch, begin: int, end: int) -> TimedBatch:
+        ranges.append((begin, end))
+        return lateness.part_of(timed_batch, begin, end)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parallel_aggregation, "PREPARED_ROWS", 8)
+        patch.setattr(parallel_aggregation, "part_of", part_of)
+        found = query.collect(engine=pk.Engine(threads=threads))
+    assert sorted(map(str, found.to_pylist())) == sorted(map(str, query.collect(engine=PLAIN).to_pylist()))
+    parts = min(threads, max(len(rows) // 8, 1))
+    assert len(ranges) == (parts if parts > 1 else 0)
+    assert [row for begin, end in ranges for row in range(begin, end)] == (
+        list(range(len(rows))) if ranges else []
+    )
