@@ -132,6 +132,8 @@ WINDOWS: dict[str, Callable[[Program, Any], Any]] = {
     "last rows": _look_back(pk.rows, "right", _exact),
     "last rows subtracted": _look_back(pk.rows, "right", _subtracted),
     "last rows without the row": _look_back(pk.rows, "left", _floats),
+    "several spans": _look_back(lambda gap: [gap, gap + 5, pk.rows(3)], "right", _subtracted),
+    "several spans of floats": _look_back(lambda gap: [pk.rows(gap), 2 * gap], "left", _floats),
 }
 
 

@@ -198,9 +198,7 @@ def _window_obstacle(domain: Window, keyed: bool) -> str | None:
 
 
 def _span_obstacle(spans: Sequence[LookBack]) -> str | None:
-    if len(spans) > 1:
-        return "look-backs of several spans share the rows they read"
-    return "a delayed look-back reads rows in two places" if spans[0].delay else None
+    return "a delayed look-back reads rows in two places" if any(span.delay for span in spans) else None
 
 
 def key_obstacle(types: Sequence[pa.DataType]) -> str | None:

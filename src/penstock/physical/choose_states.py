@@ -51,7 +51,7 @@ def may_hold_states(body: ir.Body) -> bool:
 
 def _slower_at_rest(body: ir.Body, program: ir.Program) -> str | None:
     """Return why sorted partitions are faster for data at rest; None if they are not."""
-    if isinstance(body, ir.Lookback) and body.keys and body.spans[0].rows is None:
+    if isinstance(body, ir.Lookback) and body.keys and len(body.spans) == 1 and body.spans[0].rows is None:
         facts = [ReductionFacts(reduction, program[body.source].schema) for reduction in body.reductions]
         if all(fact.algebra.invertible and not fact.inexact for fact in facts):
             return None

@@ -1,4 +1,4 @@
-"""The stage of look-backs that keeps a running aggregate per key: rows enter and leave it once.
+"""The stage of look-backs that keeps running aggregates per key, one for each span: rows enter and leave them once.
 
 Rows ahead of the watermark wait in sorted runs. Of the rows it has passed, those that a later look-back holds are kept
 as the states of one row each.
@@ -6,7 +6,7 @@ as the states of one row each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,44 +30,25 @@ HOLDING, RESTORING = "holding", "restoring"  # kernels
 
 
 @dataclass
-class IncrementalLookBack:
-    """One look-back, over a span of time or the last rows of a key, whose aggregates have states of fixed size."""
+class HeldRows:
+    """The rows that one look-back holds, and the aggregates of their keys."""
 
     program: KeyedProgram
-    schema: pa.Schema
-    rows: pa.Schema
-    time: Time
-    sorter: Sorter
-    metrics: Metrics
     table: KeyedTable = field(init=False)
-    ahead: OrderedArrivals = field(init=False)
     marks: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
         self.table = KeyedTable(self.program, LOOK_BACK_KEYS, LOOK_BACK_SLOTS, (STATE,), (ALONE, SUFFIX))
-        self.ahead = OrderedArrivals(self.rows, self.time, self.sorter, self.metrics)
         self.marks = np.array([NONE, 0, NONE, NONE, 0, 0, 0])
 
-    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
-        self.ahead.add(timed_batches)
-        return []
-
-    def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
-        before = self.ahead.watermark
-        rows = self.ahead.release(watermark).batch
-        made = self._run(rows) if rows.num_rows or watermark > before else []
+    def reduced(self, rows: pa.RecordBatch, watermark: int) -> list[pa.Array]:
+        """Hold rows, and return the aggregates at each of them; release what no row from the watermark on looks back on."""
+        self.marks[[HELD, WRITTEN]] = 0
+        given = {"marks": self.marks, "watermark": watermark}
+        found = list(self.table.run(rows, HOLDING, given, row_results=True))
         if self.table.crowded():
             self._forget_keys()
-        return made, self.ahead.watermark
-
-    def _run(self, rows: pa.RecordBatch) -> list[TimedBatch]:
-        self.marks[[HELD, WRITTEN]] = 0
-        given = {"marks": self.marks, "watermark": self.ahead.watermark}
-        made = []
-        for found in self.table.run(rows, HOLDING, given, row_results=True):
-            batch = pa.RecordBatch.from_arrays([*rows.columns, *found.reduced], schema=self.schema)
-            made.append(TimedBatch(batch, counted=True))
-        return made
+        return found[0].reduced if found else []
 
     def _forget_keys(self) -> None:
         """Forget the keys of which no row is held."""
@@ -83,36 +64,89 @@ class IncrementalLookBack:
         ordered: np.ndarray = slots[np.argsort(self.table.arrays["number"][slots])]
         return ordered
 
-    # -- state ---------------------------------------------------------------------------------------
-
-    def save(self) -> Mapping[str, StateTable]:
+    def save(self) -> StateTable:
         slots, arrays = self._slots(), self.table.arrays
         times = arrays["time"][slots]
         columns = {"time": indices(times), "place": indices(_places(times))}
         states = self.table.saved_states(ALONE, slots)
-        held = self.table.directory.kept(arrays["owner"][slots], ("time", "place"), {**columns, **states})
-        return {**self.ahead.save(self.program.keys), "held": held}
+        return self.table.directory.kept(arrays["owner"][slots], ("time", "place"), {**columns, **states})
 
-    def load(self, tables: Mapping[str, pa.Table]) -> None:
-        self.ahead.load(tables)
-        if "held" in tables:
-            self._load_held(tables["held"])
-
-    def _load_held(self, saved: pa.Table) -> None:
+    def load(self, saved: pa.Table, watermark: int, nothing: pa.RecordBatch) -> None:
+        """Restore saved rows; `nothing` is a batch without rows."""
         table = self.table
         order = np.lexsort((integers(saved, "place"), integers(saved, "time")))
         saved, slots = saved.take(indices(order)).combine_chunks(), np.arange(len(order))
         times = integers(saved, "time")
-        require((times < self.ahead.watermark).all(), "its held rows")
+        require((times < watermark).all(), "its held rows")
         owner = table.numbers(saved)
         table.reserve(max(len(slots), table.slots))
         for name, values in {"owner": owner, "time": times, "number": slots}.items():
             table.arrays[name][: len(slots)] = values
         table.load_states(ALONE, saved, slots)
         self.marks[[USED, NUMBER]] = len(slots)
-        nothing = self.ahead.rows.release(-END_OF_TIME).batch
-        for _ in table.run(nothing, RESTORING, {"marks": self.marks, "watermark": self.ahead.watermark}):
+        for _ in table.run(nothing, RESTORING, {"marks": self.marks, "watermark": watermark}):
             raise AssertionError("restored rows have no results")
+
+
+@dataclass
+class IncrementalLookBack:
+    """Look-backs over spans of time or the last rows of a key, whose aggregates have states of fixed size.
+
+    `programs` has one for each span; `places` tells where the results of each are among the columns of results.
+    """
+
+    programs: Sequence[KeyedProgram]
+    places: Sequence[Sequence[int]]
+    schema: pa.Schema
+    rows: pa.Schema
+    time: Time
+    sorter: Sorter
+    metrics: Metrics
+    spans: list[HeldRows] = field(init=False)
+    ahead: OrderedArrivals = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.spans = [HeldRows(program) for program in self.programs]
+        self.ahead = OrderedArrivals(self.rows, self.time, self.sorter, self.metrics)
+
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
+        self.ahead.add(timed_batches)
+        return []
+
+    def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
+        before = self.ahead.watermark
+        rows = self.ahead.release(watermark).batch
+        made = self._run(rows) if rows.num_rows or watermark > before else []
+        return made, self.ahead.watermark
+
+    def _run(self, rows: pa.RecordBatch) -> list[TimedBatch]:
+        reduced = [span.reduced(rows, self.ahead.watermark) for span in self.spans]
+        if not rows.num_rows:
+            return []
+        columns: list[pa.Array] = list(rows.columns)
+        columns += [pa.nulls(0)] * sum(map(len, self.places))
+        for places, arrays in zip(self.places, reduced, strict=True):
+            for place, array in zip(places, arrays, strict=True):
+                columns[rows.num_columns + place] = array
+        return [TimedBatch(pa.RecordBatch.from_arrays(columns, schema=self.schema), counted=True)]
+
+    # -- state ---------------------------------------------------------------------------------------
+
+    def save(self) -> Mapping[str, StateTable]:
+        held = {name: span.save() for name, span in zip(self._names, self.spans, strict=True)}
+        return {**self.ahead.save(self.programs[0].keys), **held}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        self.ahead.load(tables)
+        nothing = self.ahead.rows.release(-END_OF_TIME).batch
+        for name, span in zip(self._names, self.spans, strict=True):
+            if name in tables:
+                span.load(tables[name], self.ahead.watermark, nothing)
+
+    @property
+    def _names(self) -> list[str]:
+        """The names of the saved tables of held rows."""
+        return ["held"] if len(self.spans) == 1 else [f"held_{place}" for place in range(len(self.spans))]
 
 
 def _places(times: np.ndarray) -> np.ndarray:
