@@ -147,6 +147,12 @@ class KeyedTable:
         self._match_keys()
         return found
 
+    def key_numbers(self, columns: Sequence[pa.Array], rows: int) -> np.ndarray:
+        """The numbers of keys given as columns; new ones are added."""
+        found = self.directory.numbers(columns, rows)
+        self._match_keys()
+        return found
+
     def crowded(self) -> bool:
         """Whether so many keys have come since the last look that it is worth a search for obsolete ones."""
         return self.directory.table is not None and len(self.directory) > 2 * self.settled

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.sorted_partitions.rows import arrived
+from penstock.algorithms.sorted_partitions.rows import Rows, arrived
 from penstock.algorithms.sorted_partitions.rows_ahead import RowsAhead
 from penstock.loop.nodes import Type
 from penstock.operators.rows.stage import RowsStage
 from penstock.runtime.buffers import filled, numpy_type, words_per_cell
-from penstock.runtime.stage import TimedBatch
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch
 from penstock.types.time import Time
 
 FEWEST = 1 << 8
@@ -52,7 +52,11 @@ class SampleStore:
 
 @dataclass
 class SampleArrivals:
-    """The rows of one sampled object on their way to its track."""
+    """The rows of one sampled object on their way to its track.
+
+    Rows in order of time enter it at once, whatever the watermark is. As soon as one comes out of order, all wait in sorted
+    runs until the watermark has passed them.
+    """
 
     port: int
     rows_stage: RowsStage
@@ -60,7 +64,33 @@ class SampleArrivals:
     time: Time
     values: tuple[str, ...]  # columns of rows
     ahead: RowsAhead
+    newest: int = START_OF_TIME  # the time of the last row in order
+    orderly: bool = True  # no row came out of order
+    entering: list[Rows] = field(default_factory=list)  # rows in order, on their way to the track
 
-    def take(self, timed_batch: TimedBatch) -> None:
-        made = self.rows_stage.push(0, [timed_batch])
-        self.ahead.add(arrived(made, self.schema, self.time))
+    def computed(self, timed_batch: TimedBatch) -> Rows:
+        """Return the samples of a batch."""
+        return arrived(self.rows_stage.push(0, [timed_batch]), self.schema, self.time)
+
+    def in_order(self, rows: Rows) -> bool:
+        """Whether rows, and all before them, came in order of time."""
+        if not self.orderly or self.ahead.chains or rows.sequence is not None or rows.branch is not None:
+            return False
+        times = rows.times
+        return not len(rows) or bool(times[0] >= self.newest and (times[1:] >= times[:-1]).all())
+
+    def released(self, watermark: int) -> list[Rows]:
+        """Remove and return the rows that enter the track: all of those in order, others once the watermark passed them."""
+        entering, self.entering = self.entering, []
+        if self.ahead.chains:
+            in_a_chain = self.orderly and len(self.ahead.chains) == 1
+            rows = self.ahead.release(END_OF_TIME if in_a_chain and self._plain() else watermark)
+            if len(rows):
+                self.newest = int(rows.times[-1])
+                return [rows]
+        return entering
+
+    def _plain(self) -> bool:
+        """Whether rows of one time are in order of arrival."""
+        rows = self.ahead.chains[0][0].rows
+        return rows.sequence is None and rows.branch is None

@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.algorithms.keyed_states.table import CompletedStates, KeyedProgram, KeyedTable
 from penstock.algorithms.sort.sorting import Sorter
 from penstock.algorithms.sorted_partitions.rows import Rows, no_rows, rows_back
+from penstock.algorithms.sorted_partitions.rows_ahead import RowsAhead
 from penstock.errors import OverflowError
 from penstock.loop.abi import numbered
 from penstock.loop.nodes import Type
@@ -107,10 +108,54 @@ class IncrementalSignals:
         for timed_batch in timed_batches:
             timely = late_rows_dropped(timed_batch, port, self.times[port], self.ports, self.metrics)
             if timely.batch.num_rows:
-                for arrivals in self.arrivals:
+                for track, arrivals in enumerate(self.arrivals):
                     if arrivals.port == port:
-                        arrivals.take(timely)
+                        self._take(track, arrivals.computed(timely))
         return []
+
+    def _take(self, track: int, rows: Rows) -> None:
+        arrivals = self.arrivals[track]
+        if arrivals.in_order(rows):
+            if len(rows):
+                arrivals.entering.append(rows)
+                arrivals.newest = int(rows.times[-1])
+            return
+        if arrivals.orderly:
+            self._take_back(track)
+        arrivals.ahead.add(rows)
+
+    def _take_back(self, track: int) -> None:
+        """A row came out of order: let the samples that the watermark has not passed wait again, as if they had from the first."""
+        arrivals, begin = self.arrivals[track], self._passed(track)
+        waiting = self._waiting(track)
+        keys = self._sample_keys(track, begin)
+        self.table.arrays[numbered("newest_sample", track)][keys] = NONE
+        self.marks[TRACKS + PER_TRACK * track + END] = begin
+        arrivals.ahead = RowsAhead(arrivals.schema, self.sorter)
+        arrivals.ahead.add(waiting)
+        arrivals.entering, arrivals.orderly = [], False
+
+    def _passed(self, track: int) -> int:
+        """The number of the first sample that the watermark has not passed."""
+        first = self._first(track)
+        times = self._kept(track, numbered("sample_time", track), first)
+        return (
+            first + int(np.searchsorted(times, self.watermark))
+            if self.watermark != END_OF_TIME
+            else self._end(track)
+        )
+
+    def _kept(self, track: int, name: str, first: int) -> np.ndarray:
+        """A view of the cells of samples from a number on."""
+        base = int(self.marks[TRACKS + PER_TRACK * track + BASE])
+        found: np.ndarray = self.stores[track].arrays[name][first - base : self._end(track) - base]
+        return found
+
+    def _waiting(self, track: int) -> Rows:
+        """The rows that the watermark has not passed, those of one time in order of arrival."""
+        arrivals = self.arrivals[track]
+        early = self._sample_rows(track, self._passed(track), self._end(track))
+        return early.followed_by(*arrivals.entering, arrivals.ahead.rows())
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         self.ports[port] = max(self.ports[port], watermark)
@@ -118,7 +163,7 @@ class IncrementalSignals:
         if now <= self.watermark:
             return [], self._ahead()
         self.watermark = now
-        released = [arrivals.ahead.release(now) for arrivals in self.arrivals]
+        released = [arrivals.released(now) for arrivals in self.arrivals]
         batch = self._batch(list(self._run(released, EVENTS)))
         if self.table.crowded():
             self._forget_keys()
@@ -136,18 +181,25 @@ class IncrementalSignals:
 
     # -- kernels -------------------------------------------------------------------------------------
 
-    def _run(self, released: Sequence[Rows], variant: str) -> Iterator[CompletedStates]:
+    def _run(self, released: Sequence[Sequence[Rows]], variant: str) -> Iterator[CompletedStates]:
         """Enter rows into their tracks, then apply the events up to the time that is final."""
-        for track in range(len(released) - 1, -1, -1):
-            rows = released[track]
-            if track and not len(rows):
-                continue
-            _check_times(rows.times)
-            self._reserve(track, len(rows))
-            given: dict[str, object] = {"limit": self.moves.final(self.watermark), "marks": self.marks}
-            for store in self.stores:
-                given |= store.arrays
-            yield from self.table.run(rows.batch, str(track) if track else variant, {**self._fixed, **given})
+        for track in range(len(released) - 1, 0, -1):
+            for rows in released[track]:
+                yield from self._enter(track, rows, str(track))
+        *before, last = released[0] or [no_rows(self.arrivals[0].schema)]
+        for rows in before:
+            yield from self._enter(0, rows, "0")
+        yield from self._enter(0, last, variant)
+
+    def _enter(self, track: int, rows: Rows, variant: str) -> Iterator[CompletedStates]:
+        _check_times(rows.times)
+        self._reserve(track, len(rows))
+        given: dict[str, object] = {
+            **self._fixed, "limit": self.moves.final(self.watermark), "marks": self.marks
+        }  # fmt: skip
+        for store in self.stores:
+            given |= store.arrays
+        return self.table.run(rows.batch, variant, given)
 
     def _first(self, track: int) -> int:
         """The number of the first sample that a cursor has not passed."""
@@ -207,28 +259,27 @@ class IncrementalSignals:
 
     # -- keys ----------------------------------------------------------------------------------------
 
-    def _used(self) -> np.ndarray:
-        """Which keys have samples that are kept, a value that holds, or an open interval."""
+    def _used(self, ends: Sequence[int]) -> np.ndarray:
+        """Which keys have samples that are kept, a value that holds, or an open interval; `ends` are those of the tracks."""
         arrays, keys = self.table.arrays, len(self.table.directory)
         used: np.ndarray = arrays["open"][:keys] != 0
         for place in range(len(self.program.cells["held_there"])):
             used |= arrays[numbered("held_there", place)][:keys] != 0
-        for track in range(len(self.stores)):
-            used[self._sample_keys(track)] = True
+        for track, end in enumerate(ends):
+            first = self._first(track)
+            used[self._sample_keys(track, first)[: end - first]] = True
         return used
 
-    def _sample_keys(self, track: int) -> np.ndarray:
-        """A view of the keys of the samples that are kept."""
-        base = int(self.marks[TRACKS + PER_TRACK * track + BASE])
-        keys = self.stores[track].arrays[numbered("sample_key", track)]
-        found: np.ndarray = keys[self._first(track) - base : self._end(track) - base]
-        return found
+    def _sample_keys(self, track: int, first: int) -> np.ndarray:
+        """A view of the keys of samples from a number on."""
+        return self._kept(track, numbered("sample_key", track), first)
 
     def _forget_keys(self) -> None:
         """Forget the keys that no future result depends on."""
-        moved = self.table.keep_keys(np.flatnonzero(self._used()))
+        ends = [self._end(track) for track in range(len(self.stores))]
+        moved = self.table.keep_keys(np.flatnonzero(self._used(ends)))
         for track in range(len(self.stores)):
-            keys = self._sample_keys(track)
+            keys = self._sample_keys(track, self._first(track))
             keys[:] = moved[keys]
         for words in (self.table.arrays["older"], self.table.arrays["newer"]):
             words[:] = np.where(words == NONE, NONE, moved[words])
@@ -249,22 +300,37 @@ class IncrementalSignals:
         arrivals = self.arrivals[track]
         if self.watermark == END_OF_TIME:
             return no_rows(arrivals.schema)
-        return self._held_rows(track).followed_by(self._sample_rows(track), arrivals.ahead.rows())
+        passed = self._sample_rows(track, self._first(track), self._passed(track))
+        return self._held_rows(track).followed_by(passed, self._once(track, self._waiting(track)))
 
-    def _sample_rows(self, track: int) -> Rows:
-        base, first, end = (
-            int(self.marks[TRACKS + PER_TRACK * track + BASE]),
-            self._first(track),
-            self._end(track),
-        )
-        arrays, arrivals = self.stores[track].arrays, self.arrivals[track]
+    def _once(self, track: int, rows: Rows) -> Rows:
+        """Of rows of one key and time, the last one in place of the first."""
+        if len(rows) < 2:
+            return rows
+        order = rows.order(self.sorter)
+        order = np.arange(len(rows)) if order is None else order
+        columns = [as_type(rows.column(key.name), key.type) for key in self.program.keys]
+        keys = self.table.key_numbers(columns, len(rows))[order]
+        grouped = order[np.lexsort((keys, rows.times[order]))]
+        begins = np.ones(len(rows), np.bool_)
+        numbers = np.empty(len(rows), np.int64)
+        numbers[order] = keys
+        alike = rows.times[grouped[1:]] == rows.times[grouped[:-1]]
+        begins[1:] = ~(alike & (numbers[grouped[1:]] == numbers[grouped[:-1]]))
+        starts = np.flatnonzero(begins)
+        last = grouped[np.append(starts[1:], len(rows)) - 1]
+        return rows.chosen(last[np.argsort(np.minimum.reduceat(grouped, starts))])
+
+    def _sample_rows(self, track: int, first: int, end: int) -> Rows:
+        """Samples from one number to another as rows."""
+        arrivals, count = self.arrivals[track], end - first
         columns = {}
         begin = sum(len(other.values) for other in self.arrivals[:track])
         for place, name in enumerate(arrivals.values, start=begin):
-            values, there = (arrays[numbered(hint, place)][first - base : end - base] for hint in SAMPLE)
+            values, there = (self._kept(track, numbered(hint, place), first)[:count] for hint in SAMPLE)
             columns[name] = to_arrow(values.copy(), there, arrivals.schema.field(name).type)
-        times = arrays[numbered("sample_time", track)][first - base : end - base].copy()
-        return self._as_rows(track, self._sample_keys(track), times, columns)
+        times = self._kept(track, numbered("sample_time", track), first)[:count].copy()
+        return self._as_rows(track, self._sample_keys(track, first)[:count], times, columns)
 
     def _held_rows(self, track: int) -> Rows:
         """The last sample of each key that all cursors have passed, if its value holds."""
@@ -307,7 +373,8 @@ class IncrementalSignals:
 
     def _partitions(self) -> StateTable:
         """The key, progress and open interval of each used key, in order of the keys."""
-        used = np.flatnonzero(self._used()) if self.watermark != END_OF_TIME else np.zeros(0, np.int64)
+        ends = [self._passed(track) for track in range(len(self.stores))]
+        used = np.flatnonzero(self._used(ends)) if self.watermark != END_OF_TIME else np.zeros(0, np.int64)
         names = [f"key:{name}" for name in self.layout.keys]
         keys = pa.Table.from_arrays(
             [*map(plain, self.table.directory.arrays(used, decoded=True)), indices(used)], [*names, "n"]
@@ -344,7 +411,7 @@ class IncrementalSignals:
             arrivals.ahead.add(rows.chosen(rows.times >= self.watermark))
             passed = rows.chosen(rows.times < self.watermark)
             order = passed.order(self.sorter)
-            released.append(passed if order is None else passed.chosen(order))
+            released.append([passed if order is None else passed.chosen(order)])
         for _ in self._run(released, RESTORING):
             raise AssertionError("restored samples have no results")
         if "partitions" in tables:
