@@ -172,3 +172,21 @@ def nexmark(
     from benchmarks.nexmark.command import NexmarkRequest, run_nexmark  # noqa: PLC0415 - --help stays quick
 
     run_nexmark(NexmarkRequest(events, queries, threads, repeat, peers, quick, json))
+
+
+@app.command()
+def adapt(
+    figures: Annotated[str, typer.Option(help="Of 12, 13, 14, 14x10 and steady; all if empty.")] = "",
+    rows: Annotated[int, typer.Option(min=1_000, help="Rows of a push.")] = 1_000_000,
+    pushes: Annotated[int, typer.Option(min=5, help="Pushes in a phase.")] = 16,
+    json: Annotated[Path | None, typer.Option(help="Save the run as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Save the run as a PNG or SVG picture.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A tenth of the rows, of the orders and pushes.")
+    ] = False,
+) -> None:
+    """Adaptation while a query runs: key ranges, orders of predicates and key tables, beside pinned variants."""
+    from benchmarks.adapt.command import AdaptRequest, run_adapt  # noqa: PLC0415 - --help stays quick
+
+    scale = (max(rows // 10, 1_000), 6) if quick else (rows, pushes)
+    run_adapt(AdaptRequest(figures, *scale, quick, json, plot))
