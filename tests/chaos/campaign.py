@@ -29,7 +29,7 @@ from penstock.physical.specialise import PaneProfile, specialise
 from penstock.runtime.adapt.controller import Policy
 from penstock.runtime.adapt.machine import Machine
 from penstock.runtime.session import Session
-from tests.chaos.queries import batches_of, query_of
+from tests.chaos.queries import batches_of, float_batches_of, float_query_of, query_of
 
 WIDEST = 1 << 12  # columns of a dense table
 FORGET_EVERY = 500  # queries: compiled code is dropped
@@ -113,6 +113,23 @@ def check(seed: int, shape: int | None = None) -> RandomDecisions:
     return decide
 
 
+def check_bits(seed: int) -> RandomDecisions:
+    """Compare the bits of a query with floats, on one thread, with those of a run that adapts to nothing."""
+    random = Random(seed)
+    _, compiled = float_query_of(seed % 5)
+    columns = list(compiled.columns["rows"])
+    batches = [each.select(columns) for each in float_batches_of(random)]
+    decide = RandomDecisions(random)
+    engine = pk.Engine(threads=1)
+    session = compiled.open(engine, False, policy_of(decide, random.choice([1, 300, 5_000])))
+    decide.columns = _begin(session, random)
+    found = _outcome(lambda: _run(session, batches))
+    quiet = compiled.open(engine, False, Policy(patience=1 << 60))
+    wanted = _outcome(lambda: _run(quiet, batches))
+    assert found == wanted, f"seed {seed}: {session.metrics.adaptations}"
+    return decide
+
+
 def _begin(session: Session, random: Random) -> tuple[str, ...]:
     """Begin with any way to share a table; return the columns that kernels read."""
     (stage,) = (stage for stage in session._stages.values() if isinstance(stage, WindowStage))
@@ -148,6 +165,7 @@ def main() -> None:
     changes = 0
     for seed in range(done, given.queries):
         changes += check(seed, seed // 100 % 5_000).asked
+        changes += check_bits(seed).asked if seed % 20 == 0 else 0
         if (seed + 1) % FORGET_EVERY == 0 or seed + 1 == given.queries:
             forget()
             query_of.cache_clear()

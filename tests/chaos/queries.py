@@ -48,6 +48,40 @@ def query_of(seed: int) -> tuple[Stream, Compiled]:
     return query, query.compiled()
 
 
+FLOATS: dict[str, Any] = {
+    "total": lambda: pk.sum("x"),
+    "mean": lambda: pk.mean("x", where=V > 2),
+    "spread": lambda: pk.std("x"),
+    "corr": lambda: pk.corr("x", "v"),
+    "n": lambda: pk.count("v"),
+    "whole": lambda: pk.sum("v"),
+}
+
+
+@cache
+def float_query_of(seed: int) -> tuple[Stream, Compiled]:
+    """A query of a seed whose results depend on how additions of floats are grouped."""
+    random = Random(seed)
+    stream = pk.stream("rows", SCHEMA, time="t").filter((V < 90) & (W != 2) & (K % 5 != 1))
+    size, every = random.choice(WINDOWS)
+    keys = KEYS[seed % len(KEYS)]
+    window = stream.window(40 * size, every=every, by=keys) if keys else stream.window(40 * size)
+    names = ["total", *random.sample(sorted(set(FLOATS) - {"total"}), 2)]
+    query = window.agg(**{name: FLOATS[name]() for name in names})
+    return query, query.compiled()
+
+
+def float_batches_of(random: Random) -> list[pa.RecordBatch]:
+    """Batches of floats of all magnitudes, with and without nulls: any other grouping changes some bit."""
+    found = []
+    for number in range(random.randint(2, 5)):
+        rows = random.choice([50, 700, 9_000])
+        batch = _batch(random, sorted(random.randint(0, 700) + 700 * number for _ in range(rows)))
+        floats = [random.uniform(-1, 1) * 10 ** random.randint(0, 12) for _ in range(rows)]
+        found.append(batch.set_column(batch.schema.get_field_index("x"), "x", pa.array(floats)))
+    return found
+
+
 def batches_of(random: Random) -> list[pa.RecordBatch]:
     """Batches in order of time whose keys, values and nulls change their nature between batches."""
     found, time = [], random.choice([-40, 0, 1_000])

@@ -19,7 +19,7 @@ FARTHEST_COST = 10.0  # more, with the cell in memory; a part of it, as the tabl
 READ = 0.8  # to read a row whose key another worker owns
 ATOMIC_COST = 5.0  # an atomic operation instead of a plain one
 CONTENDED = 60.0  # more, if two workers update one cell at the same time
-MERGE = 3.0  # a cell of another worker's table, merged and cleared
+MERGE = 8.0  # a cell of another worker's table: its first page, its merge
 SHARING_GAIN = 0.15  # of the estimated cost: what changes for less would change back for noise
 
 
@@ -54,13 +54,14 @@ def costs_of(use: KeyUse, machine: Machine) -> dict[Sharing, float]:
         return {"private": 0.0}
     size, cold = use.columns * use.cell_bytes, 1 - use.skew
     step = ADD + _memory(size * threads, machine) * cold  # as many tables share the cache
-    owned = ADD + (_memory(size, machine) if size > threads * machine.private_cache else 0.0) * cold
+    owned = ADD + (_memory(size, machine) if size > threads * machine.private_cache else 0.0)
     one = ADD + _memory(size, machine) * cold
     merged = MERGE * use.columns * (threads - 1) / max(use.rows, 1)
-    largest = max(1 / threads, use.skew + (1 - use.skew) / threads)
     found: dict[Sharing, float] = {
         "private": step / threads + merged,
-        "partitioned": READ + owned * largest,
+        "partitioned": READ
+        + ADD * use.skew
+        + owned * cold / threads,  # one worker adds the hottest key alone
     }
     if use.states:
         contended = CONTENDED * use.skew * use.skew * (threads - 1) / threads

@@ -88,6 +88,10 @@ class PaneAdaptation:
         Nothing is done before the kernel has been compiled, in the background.
         """
         worker, policy = workers[0], self.controller.policy
+        if not self.program.keys and not self.program.exact:
+            # Without keys floats are summed chunk by chunk: a sample would end a chunk, and change bits.
+            self.controller.profiled(worker.table is not None and self._decide(workers, Profile(0)))
+            return timed_batch
         rows = min(timed_batch.batch.num_rows, policy.sample)
         if worker.table is None or not rows or not self._ready(worker):
             return timed_batch
