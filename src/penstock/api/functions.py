@@ -128,7 +128,7 @@ def greatest(*values: object) -> Expr | Signal:
 
 def _of_many(function: str, values: tuple[object, ...]) -> Expr | Signal:
     if not values:
-        raise ExpressionTypeError(f"{function} takes at least one value")
+        raise ExpressionTypeError(f"{function} takes at least one value, such as the name of a column")
     if any(isinstance(value, Operators) for value in values):
         return pointwise(lambda *args: Expr(nodes.Call(function, tuple(map(node_of, args)))), values)
     return Expr(nodes.Call(function, tuple(column_or_node(value) for value in values)))

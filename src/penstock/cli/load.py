@@ -154,7 +154,7 @@ def split_target(target: str) -> tuple[Path, str]:
         raise CommandError(f"{target!r} does not name a query: write FILE.py:NAME, e.g. q.py:views")
     path = Path(file)
     if not path.is_file():
-        raise CommandError(f"there is no file {file}")
+        raise CommandError(f"there is no file {file}; name one as FILE.py:NAME")
     return path, name
 
 

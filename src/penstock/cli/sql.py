@@ -88,7 +88,7 @@ def _pairs(given: Sequence[str], flag: str) -> dict[str, str]:
         raise CommandError(f"{flag} {wrong[0]!r}: write NAME=PATH, such as events=events.parquet")
     found = {name: path for name, _, path in pairs}
     if len(found) < len(pairs):
-        raise CommandError(f"{flag} gives one name twice")
+        raise CommandError(f"{flag} gives one name twice; give each name once")
     return found
 
 

@@ -225,7 +225,7 @@ def _chunk(data: bytes, at: int, leaf: LeafColumn, known: Shapes) -> int:
     found, end = struct(data, at, 3)
     about = found.get(_ABOUT)
     if _CRYPTO in found or _ENCRYPTED in found:
-        raise DamagedError("a column is encrypted, which this version cannot read")
+        raise DamagedError("a column is encrypted, which this version cannot read; write it unencrypted")
     if not isinstance(about, dict) or about.get(_TYPE) != leaf.type:
         raise DamagedError("a column has another type than the schema says")
     if about.get(_CODEC) not in _CODECS:

@@ -59,7 +59,7 @@ class Fragment:
             return _checked(json.loads(text))
         except (ValueError, TypeError, KeyError, RecursionError):
             raise SourceError(
-                "a fragment of a dataset cannot be read back: it was not written by this version"
+                "a fragment of a dataset cannot be read back: it was not written by this version; use one version of Penstock everywhere"
             ) from None
 
     def joins(self, other: Fragment) -> bool:
@@ -174,7 +174,7 @@ def unpacked(texts: Iterable[str]) -> Numbers:
         parts = [np.frombuffer(zlib.decompress(binascii.a2b_base64(text)), "<i8") for text in texts]
     except (ValueError, zlib.error):
         raise SourceError(
-            "the deleted rows of a fragment cannot be read back: they were not written by this version"
+            "the deleted rows of a fragment cannot be read back: they were not written by this version; use one version of Penstock everywhere"
         ) from None
     return np.unique(np.concatenate([np.cumsum(part) for part in parts] or [np.zeros(0, np.int64)]))
 

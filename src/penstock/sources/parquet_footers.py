@@ -78,7 +78,9 @@ def parsed(path: str, data: bytes) -> Any:
     try:
         leaves = checked_footer(data)
     except DamagedError as reason:
-        raise SourceError(f"the file {path!r} cannot be read: its footer is damaged: {reason}") from None
+        raise SourceError(
+            f"the file {path!r} cannot be read: its footer is damaged: {reason}; write the file again, or leave it out"
+        ) from None
     # Arrow parses the checked bytes, even if the file has changed since.
     metadata = parquet.read_metadata(pa.BufferReader(MAGIC + ending(data)))
     _check_agreement(path, metadata, leaves)
@@ -124,7 +126,7 @@ def _length(path: str, tail: bytes, size: int) -> int:
 
 def _no_parquet(tail: bytes) -> str:
     if tail[-4:] == _ENCRYPTED:
-        return "it is encrypted, which this version cannot read"
+        return "it is encrypted, which this version cannot read; write it unencrypted"
     return "it does not end as Parquet files do: it is none, or was cut short"
 
 
@@ -134,7 +136,9 @@ def _check_agreement(path: str, metadata: Any, leaves: Sequence[LeafColumn]) -> 
     same = len(columns) == len(leaves) and all(map(_is_leaf, columns, leaves))
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     if not same or not all(group.num_rows >= 0 for group in groups):
-        raise SourceError(f"the file {path!r} cannot be read: its footer is damaged")
+        raise SourceError(
+            f"the file {path!r} cannot be read: its footer is damaged; write the file again, or leave it out"
+        )
 
 
 def _is_leaf(column: Any, leaf: LeafColumn) -> bool:

@@ -190,7 +190,9 @@ def _blocks(
             yield text[:cut], False
             text = text[cut:]
         if len(text) > _LINE:
-            raise SourceError(f"the file {path!r} cannot be read: a line is longer than {_LINE >> 20} MB")
+            raise SourceError(
+                f"the file {path!r} cannot be read: a line is longer than {_LINE >> 20} MB; check that it is text with line ends"
+            )
     cut = min(complete(text + b"\n"), len(text))
     yield text[:cut], True
     if text[cut:].strip():

@@ -95,7 +95,9 @@ def _described(spark: SparkSession, table: str) -> dict[str, str]:
         rows = spark.sql(f"describe table extended {_quoted(table)}").collect()
     except Exception as reason:  # noqa: BLE001 - classic sessions and Connect raise different types
         why = next(iter(str(reason).splitlines()), type(reason).__name__)
-        raise SourceError(f"the table {table!r} cannot be found: {why:.200}") from None
+        raise SourceError(
+            f"the table {table!r} cannot be found: {why:.200}; check its name and the catalog"
+        ) from None
     return {str(row[0]).strip(): str(row[1]) for row in rows}
 
 

@@ -115,7 +115,9 @@ def require_same(saved: Mapping[str, str], here: Mapping[str, str]) -> None:
     found = [text for one, other in pairs for text in _differences(one, other, saved, here)]
     more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     reported = "; ".join(found[:_SHOWN]) or "its steps read each other in another way"
-    raise StateError(f"the state was saved by another query: {reported}{more}")
+    raise StateError(
+        f"the state was saved by another query: {reported}{more}; continue it with that query, or begin without state="
+    )
 
 
 def _whole(query: Mapping[str, str]) -> dict[str, str]:

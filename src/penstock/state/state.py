@@ -72,7 +72,9 @@ class State:
         try:
             return {name: pa.concat_tables(several).combine_chunks() for name, several in parts.items()}
         except pa.ArrowException:
-            raise StateError("the chunks of the saved state do not have the same columns") from None
+            raise StateError(
+                "the chunks of the saved state do not have the same columns; pass all chunks of one save, and no others"
+            ) from None
 
     @property
     def query(self) -> dict[str, str]:

@@ -95,7 +95,9 @@ def numbered_from_zero(table: pa.Table, name: str) -> pa.Table:
 
 
 def _refuse(name: str) -> NoReturn:
-    raise StateError(f"column {name!r} of a saved table is not what this query saves there")
+    raise StateError(
+        f"column {name!r} of a saved table is not what this query saves there; continue from a state of this query"
+    )
 
 
 def array_of(table: pa.Table, name: str) -> pa.Array:
@@ -245,7 +247,7 @@ def _together(kind: str, tables: Sequence[pa.Table]) -> pa.Table:
 def _combined(tables: Sequence[pa.Table], choose: Callable[[list[int]], int]) -> pa.Table:
     read = [read_scalars(table) for table in tables]
     if any(marks.keys() != read[0].keys() for marks in read):
-        raise StateError("the parts of a state are not those of one query")
+        raise StateError("the parts of a state are not those of one query; merge states of one query only")
     return scalars(**{name: choose([marks[name] for marks in read]) for name in read[0]}).table
 
 

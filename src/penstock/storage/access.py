@@ -130,7 +130,7 @@ class Access:
             whole = filesystems.key_in(uri)
             return store, whole, f"{uri.scheme}://" if not whole.startswith("/") else uri.root
         if uri is None:
-            raise SourceError(f"{path!r} is no URI")
+            raise SourceError(f"{path!r} is not a URI; write scheme://bucket/folder, or a local path")
         if uri.scheme in CLOUD:
             return cloud.connect(uri, self.options), uri.key, uri.root
         return filesystems.hadoop(uri.scheme, uri.authority), filesystems.key_in(uri), uri.root

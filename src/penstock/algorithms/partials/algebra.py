@@ -52,7 +52,7 @@ def monoid_of(partial: Partial, types: Sequence[pa.DataType], wide: bool) -> Mon
 def _machine(partial: Partial, dtype: pa.DataType) -> Type:
     machine = machine_type(dtype)
     if machine is None:
-        raise UnsupportedError(f"{partial.kind} over {dtype} is not available")
+        raise UnsupportedError(f"{partial.kind} over {dtype} is not available; cast the column first")
     return U8 if machine == BOOL else machine
 
 

@@ -285,7 +285,7 @@ class Translator:
     def _among(self, node: exp.In) -> Expr:
         values = node.args.get("expressions") or []
         if not values:
-            raise self.text.error("IN takes a list of values", node)
+            raise self.text.error("IN takes a list of values, such as IN (1, 2)", node)
         subject = self(node.this)
         if all(
             isinstance(value, exp.Literal | exp.Boolean | exp.Neg) and _constant(value) for value in values
@@ -311,7 +311,9 @@ class Translator:
                 condition = own == other
             made = (when(condition) if made is None else made.when(condition)).then(self(branch.args["true"]))
         if made is None:
-            raise self.text.error("this CASE has no WHEN", node)
+            raise self.text.error(
+                "this CASE has no WHEN; write CASE WHEN condition THEN value ELSE value END", node
+            )
         default = node.args.get("false" if isinstance(node, exp.If) else "default")
         return made if default is None else made.otherwise(self(default))
 
@@ -365,7 +367,9 @@ def _number(node: exp.Expression, text: Text) -> int | float:
     try:
         return int(written) if written.isdigit() else float(written)
     except ValueError:
-        raise text.error("this number cannot be read", node) from None
+        raise text.error(
+            "this number cannot be read; write digits, with a point or an exponent", node
+        ) from None
 
 
 def _constant(node: exp.Expression) -> bool:

@@ -140,7 +140,7 @@ def _meant(
     if isinstance(node, exp.Literal) and not node.is_string:
         place = int(node.this) if str(node.this).isdigit() else 0
         if not 1 <= place <= len(select.expressions):
-            raise text.error(f"there is no item {node.this} in the SELECT list", node)
+            raise text.error(f"there is no item {node.this} in the SELECT list; the first is 1", node)
         item = select.expressions[place - 1]
         return item.this if isinstance(item, exp.Alias) else item
     if isinstance(node, exp.Column) and not node.table and ColumnResolver(relation, text).found(node) is None:

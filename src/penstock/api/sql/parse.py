@@ -219,7 +219,7 @@ def read(sql: object, own: Mapping[str, CustomAggregate] | None = None) -> Parse
     found, clauses = _without_windows(_plain_names(plain), functions, text)
     (tree,) = _parsed(_relations_first(found), text)
     if tree is None:
-        raise SqlError("the text holds no query")
+        raise SqlError("the text holds no query; write one, such as 'select * from events'")
     tree = with_fields(tree)
     check(tree, text)
     return ParsedQuery(text, tree, clauses)
@@ -239,10 +239,10 @@ def _one_query(given: list[Token], text: Text) -> list[Token]:
     while given and given[-1].token_type == TokenType.SEMICOLON:
         given = given[:-1]
     if not given:
-        raise SqlError("the text holds no query")
+        raise SqlError("the text holds no query; write one, such as 'select * from events'")
     for token in given:
         if token.token_type == TokenType.SEMICOLON:
-            raise text.error_at("a text holds one query", token.start, token.end)
+            raise text.error_at("a text holds one query; call pk.sql once for each", token.start, token.end)
     if given[0].token_type not in _BEGINNINGS:
         raise text.error_at("a query is a SELECT, or several with UNION ALL", given[0].start, given[0].end)
     return given

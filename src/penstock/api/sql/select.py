@@ -190,7 +190,7 @@ def _reduces(node: exp.Select, text: Text) -> bool:
 def _items(node: exp.Select, relation: Relation, text: Text) -> list[Item]:
     found = [item for expression in node.expressions for item in _expanded(expression, relation, text)]
     if not found:
-        raise text.error("SELECT has no columns", node)
+        raise text.error("SELECT has no columns; name some, or write *", node)
     return found
 
 
@@ -220,7 +220,9 @@ def _all_columns(node: exp.Expression, relation: Relation, text: Text) -> list[I
     among = [column for column in relation.columns if source is None or column.source.lower() == source]
     among = [column for column in among if source is not None or not column.merged]
     if not among:
-        raise text.error("there is no such stream in FROM", node)
+        raise text.error(
+            "there is no such stream in FROM; a column is qualified by a name or alias there", node
+        )
     items: list[Item] = []
     for visible in among:
         name = visible.name

@@ -58,7 +58,9 @@ class Environment:
         self.used.update(found)
         if len(found) > 1:
             clause = self.reading.clauses[found[1]]
-            raise self.text.error_at("a stream has one window", clause.start, clause.end)
+            raise self.text.error_at(
+                "a stream has one window; leave the second out", clause.start, clause.end
+            )
         return self.reading.clauses[found[0]] if found else None
 
 
@@ -182,7 +184,9 @@ def _windowed(relation: Relation, clause: Clause | None, text: Text) -> Relation
     if clause is None:
         return relation
     if relation.is_table:
-        raise text.error_at("a table has no time, and so no window", clause.start, clause.end)
+        raise text.error_at(
+            "a table has no time, and so no window; leave the window out", clause.start, clause.end
+        )
     if not clause.descriptor:
         return replace(without_window(rows_once(relation)), window=clause)
     _check_descriptor(relation, clause, text)

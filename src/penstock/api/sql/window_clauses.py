@@ -155,7 +155,7 @@ def read_clause(tokens: Sequence[Token], start: int, end: int, text: Text) -> Cl
     reader = Reader(list(tokens), start, end, text)
     clause = reader.clause()
     if reader.tokens:
-        raise reader.wrong("is too much here")
+        raise reader.wrong("is not expected here; leave it out")
     return clause
 
 

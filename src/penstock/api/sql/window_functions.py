@@ -167,7 +167,7 @@ def _stream(reader: Reader) -> tuple[Token, tuple[str, ...]]:
         return name, ()
     words = reader.tokens[0].text.lower().split()
     if words != ["partition", "by"]:
-        raise reader.wrong("is too much here")
+        raise reader.wrong("is not expected here; leave it out")
     reader.pop()
     brackets = (TokenType.L_PAREN, TokenType.R_PAREN, TokenType.COMMA)
     columns = [token for token in reader.tokens if token.token_type not in brackets]
@@ -186,7 +186,7 @@ def _descriptor(reader: Reader) -> str:
         reader.tokens = reader.tokens[2:-1]
     name = reader.name()
     if reader.tokens:
-        raise reader.wrong("is too much here: windows are cut along one column")
+        raise reader.wrong("is not expected here: windows are cut along one column; leave it out")
     return name
 
 
@@ -200,5 +200,5 @@ def _length(reader: Reader) -> Length:
         reader.tokens = reader.tokens[:-3]
     found = reader.length()
     if reader.tokens:
-        raise reader.wrong("is too much here")
+        raise reader.wrong("is not expected here; leave it out")
     return found

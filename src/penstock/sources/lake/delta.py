@@ -45,7 +45,9 @@ def _opened(path: str, version: int | None, access: Access) -> LakeTable:
     added, gone = _added(path, table, physical, access), _gone(path, table, access)
     missing = gone.keys() - added.keys()
     if missing:
-        raise SourceError(f"the log of {path!r} deletes rows of a file it does not list: {min(missing)!r}")
+        raise SourceError(
+            f"the log of {path!r} deletes rows of a file it does not list: {min(missing)!r}; restore the log"
+        )
     files = tuple(DataFile(file, partition, gone.get(file)) for file, partition in added.items())
     return LakeTable(schema, files, by_name(schema, physical), access)
 

@@ -240,7 +240,9 @@ def rows_of(where: str, data: bytes) -> Numbers:
     try:
         return _rows(_checked(data))
     except (ValueError, IndexError):
-        raise SourceError(f"the file {where!r} cannot be read: a deletion vector in it is damaged") from None
+        raise SourceError(
+            f"the file {where!r} cannot be read: a deletion vector in it is damaged; restore the file"
+        ) from None
 
 
 def _checked(data: bytes) -> bytes:

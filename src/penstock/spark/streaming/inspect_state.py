@@ -79,7 +79,7 @@ def _batches(spark: SparkSession, checkpoint: str) -> tuple[int, int]:
         operators = spark.read.format("state-metadata").load(checkpoint).collect()
     except Exception as error:  # Spark's types differ between versions and sessions
         raise StateError(
-            f"{checkpoint!r} is not the checkpoint of a streaming query, or none of its batches is committed"
+            f"{checkpoint!r} is not the checkpoint of a streaming query, or none of its batches is committed; name its checkpointLocation"
         ) from error
     ours = [row for row in operators if row.operatorName == _OPERATOR]
     if not ours:

@@ -192,4 +192,6 @@ def _identity(signature: object) -> dict[str, str]:
         found = json.loads(zlib.decompress(base64.b64decode(str(signature), validate=True)))
         return {str(name): str(text) for name, text in found.items()}
     except (ValueError, zlib.error, AttributeError):
-        raise StateError("the offsets in the checkpoint are damaged") from None
+        raise StateError(
+            "the offsets in the checkpoint are damaged; restore it, or start the query on a new one"
+        ) from None

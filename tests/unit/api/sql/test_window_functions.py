@@ -129,7 +129,7 @@ WRONG = {
     "select * from hop(table s, descriptor(ts), '10s')": "arguments are missing",
     "select * from hop(table s, descriptor(ts), size => '10s', size => '2s')": "is not an argument here",
     "select * from tumble(table s, descriptor(ts), k)": "is not a length of time",
-    "select * from tumble(table s, descriptor(ts), '10s' + '1s')": "is too much here",
+    "select * from tumble(table s, descriptor(ts), '10s' + '1s')": "is not expected here",
     "select * from tumble(table s partition by k, descriptor(ts), '10s')": "TUMBLE and HOP take none",
     "select * from tumble(table (select * from s), descriptor(ts), '10s')": "name a sub-query in WITH first",
     "select * from cumulate(table s, descriptor(ts), '2s', '10s')": "CUMULATE is not part",
