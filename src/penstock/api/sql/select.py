@@ -95,10 +95,10 @@ class OrderBy:
         if isinstance(node, exp.Literal) and not node.is_string:
             place = int(node.this) if str(node.this).isdigit() else 0
             if not 1 <= place <= len(items):
-                raise text.error(f"there is no item {node.this} in the SELECT list", node)
+                raise text.error(f"there is no item {node.this} in the SELECT list; the first is 1", node)
             node = items[place - 1]
         if part.args.get("desc") and part.args.get("nulls_first"):
-            raise text.error("nulls come last", part)
+            raise text.error("nulls come last; leave out NULLS FIRST", part)
         with text.at(part):
             return SortKey(translate(node), bool(part.args.get("desc")), part)
 
