@@ -40,8 +40,9 @@ class BufferPool:
 
     def take(self, size: int) -> pa.Buffer:
         """Acquire a block of at least `size` bytes: the smallest that fits, or a new one."""
-        waiting = list(self._blocks.items())
-        fitting = [(block.size, place) for place, block in waiting if size <= block.size <= _LOOSEST * size]
+        # Not of items: their tuples may start the garbage collector, which gives blocks back meanwhile.
+        waiting = list(self._blocks.values())
+        fitting = [(block.size, block.address) for block in waiting if size <= block.size <= _LOOSEST * size]
         if fitting:
             found = self._blocks.pop(min(fitting)[1], None)
             if found is not None:  # None if another thread took it first
@@ -52,10 +53,10 @@ class BufferPool:
         """Release a block into the pool; evict the oldest blocks while the pool is too large."""
         self._blocks[block.address] = block
         excess = self.held - self.most
-        for place, oldest in list(self._blocks.items()):
+        for oldest in list(self._blocks.values()) if excess > 0 else ():
             if excess <= 0:
                 return
-            self._blocks.pop(place, None)
+            self._blocks.pop(oldest.address, None)
             excess -= oldest.size
 
 

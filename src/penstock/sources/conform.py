@@ -1,7 +1,7 @@
 """Convert data to the schema that a stream declares, where the difference is harmless.
 
 Harmless are: another order of columns, further columns, narrower numbers, whole numbers where floats or decimals hold
-them all, decimals of fewer digits, dates where times are declared, coarser time units, another name of the zone, and
+them all, decimals of fewer digits, coarser time units, another name of the zone, and
 every encoding of text. Anything else is rejected before a row is read.
 """
 
@@ -31,8 +31,10 @@ def check(actual: pa.Schema, declared: pa.Schema, where: str) -> None:
     if actual is declared or (actual.equals(declared) and len(set(actual.names)) == len(actual.names)):
         return
     names = names_of(actual, where)
+    stored = dict(zip(names, actual.types, strict=True)) if len(set(names)) == len(names) else {}
     for field in declared:
-        _check_column(actual, names, field, where)
+        if stored.get(field.name) != field.type:
+            _check_column(actual, names, field, where)
 
 
 def _check_column(actual: pa.Schema, names: Sequence[str], field: pa.Field, where: str) -> None:
@@ -71,8 +73,6 @@ def harmless(given: pa.DataType, declared: pa.DataType) -> bool:
             return bool(source.bit_width * 2 <= target.bit_width)
         case ("int" | "uint" | "decimal", "decimal"):
             return _fewer_digits(source, target)
-        case ("date", "timestamp"):
-            return target.tz is None
         case ("timestamp", "timestamp"):
             return (source.tz is None) == (target.tz is None) and _coarser(source, target)
         case ("duration", "duration"):

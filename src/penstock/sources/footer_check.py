@@ -46,7 +46,7 @@ _CODEC, _CODECS = 4, range(8)
 _STATISTICS, _BOUNDS = 12, (1, 2, 5, 6)
 _SIZES, _TEXT_BYTES, _REPEATS, _OPTIONS = 16, 1, 2, 3
 _BYTES, _FIXED = 6, 7
-_NAMES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+TYPE_NAMES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8, _BYTES: 0}
 
 _DEEPEST = 64  # nesting depth of groups in a schema
@@ -74,7 +74,7 @@ class LeafColumn:
     @property
     def name(self) -> str:
         """Return Arrow's name of the type."""
-        return _NAMES[self.type]
+        return TYPE_NAMES[self.type]
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from penstock.errors import PenstockError, SchemaMismatchError, SourceError
+from penstock.sources.conform import check
 from penstock.sources.dataset import Files, open_files
 from penstock.sources.fragment import Fragment
 from penstock.sources.malformed import NO_TIME, Arrived, Bad, Malformed, reason_of, without_time
@@ -117,13 +118,23 @@ class LiveFiles:
             for batch, bad in reader(fragment):
                 yield Arrived(batch, None, bad)
 
+    def _planned(self, found: FoundFile) -> Sequence[Fragment]:
+        """Plan a file. One that lacks a column which the folders of other files give lies in the wrong place."""
+        fragments = self.files([found]).dataset().fragments
+        own = {name for name, _ in found.partition}
+        absent = {name for fragment in fragments[:1] for name, _ in fragment.partition} - own
+        by_folders = {name for other in (self.listed() if absent else ()) for name, _ in other.partition}
+        for name in sorted(absent & by_folders):
+            check(pa.schema([]), pa.schema([self.schema.field(name)]), f"the file {found.path!r}")
+        return fragments
+
     def fragments(self, found: FoundFile, on_bad: str) -> Sequence[Fragment]:
         """Plan the read of one file. Text with malformed records is checked only when it is read."""
         whole = (Fragment(found.path, self.format, partition=found.partition, size=_size(found)),)
         if self.format in TEXT and on_bad != "fail":
             return whole
         try:
-            return self.files([found]).dataset().fragments
+            return self._planned(found)
         except PenstockError:
             if on_bad != "quarantine":
                 raise

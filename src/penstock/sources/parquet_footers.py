@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -13,7 +14,7 @@ from pyarrow import parquet
 
 from penstock.errors import SourceError
 from penstock.expr.decimals import of_digits
-from penstock.sources.footer_check import LeafColumn, checked_footer
+from penstock.sources.footer_check import TYPE_NAMES, LeafColumn, checked_footer
 from penstock.sources.fragment import Fragment
 from penstock.sources.paths import FoundFile
 from penstock.sources.thrift import DamagedError
@@ -132,8 +133,12 @@ def _no_parquet(tail: bytes) -> str:
 
 def _check_agreement(path: str, metadata: Any, leaves: Sequence[LeafColumn]) -> None:
     """Check that Arrow parsed the same schema as the footer check."""
-    columns = [metadata.schema.column(place) for place in range(len(metadata.schema))]
-    same = len(columns) == len(leaves) and all(map(_is_leaf, columns, leaves))
+    schema = metadata.schema
+    columns = [schema.column(place) for place in range(len(schema))]
+    found = [
+        (column.physical_type, column.max_repetition_level, column.max_definition_level) for column in columns
+    ]
+    same = found == [(TYPE_NAMES[leaf.type], leaf.repeated, leaf.optional) for leaf in leaves]
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     if not same or not all(group.num_rows >= 0 for group in groups):
         raise SourceError(
@@ -141,21 +146,45 @@ def _check_agreement(path: str, metadata: Any, leaves: Sequence[LeafColumn]) -> 
         )
 
 
-def _is_leaf(column: Any, leaf: LeafColumn) -> bool:
-    levels = column.max_repetition_level, column.max_definition_level
-    return column.physical_type == leaf.name and levels == (leaf.repeated, leaf.optional)
+@dataclass(frozen=True, slots=True)
+class _Leaves:
+    """The leaves of a footer: their places by path, None for a path that is not unique, and those of 96-bit timestamps."""
+
+    metadata: Any
+    places: Mapping[str, int | None]
+    legacy: tuple[str, ...]
 
 
-def legacy_times(metadata: Any) -> list[str]:
+_LEAVES: dict[int, _Leaves] = {}  # by the identity of the footer, which each entry holds
+_MOST_LEAVES = 32
+
+
+def _leaves_of(metadata: Any) -> _Leaves:
+    """Return the leaves of a footer, listed once: it may have thousands, of which a query reads a few."""
+    known = _LEAVES.get(id(metadata))
+    if known is not None:
+        return known
+    schema, places, legacy = metadata.schema, dict[str, int | None](), []
+    for place in range(len(schema)):
+        column = schema.column(place)
+        path = column.path
+        places[path] = None if path in places else place
+        if column.physical_type == "INT96":
+            legacy.append(path)
+    if len(_LEAVES) >= _MOST_LEAVES:
+        _LEAVES.clear()
+    found = _LEAVES[id(metadata)] = _Leaves(metadata, places, tuple(legacy))
+    return found
+
+
+def legacy_times(metadata: Any) -> Sequence[str]:
     """List the columns with 96-bit timestamps."""
-    columns = (metadata.schema.column(place) for place in range(len(metadata.schema)))
-    return [column.path for column in columns if column.physical_type == "INT96"]
+    return _leaves_of(metadata).legacy
 
 
 def leaf_of(metadata: Any, name: str) -> int | None:
     """Find a column among the leaves of a file's schema; None if its name is ambiguous."""
-    paths = [metadata.schema.column(place).path for place in range(len(metadata.schema))]
-    return paths.index(name) if paths.count(name) == 1 else None
+    return _leaves_of(metadata).places.get(name)
 
 
 def row_groups(found: FoundFile, metadata: Any, time: pa.Field | None, stored: pa.Schema) -> list[Fragment]:

@@ -137,7 +137,7 @@ def _row_groups(
     names, gone = dict(fragment.renamed), unpacked(fragment.deletes)
     ours = {theirs: name for name, theirs in names.items()}
     numbers = list(passing(fragment, schema, predicate, metadata))
-    most, unit = most_rows(schema, columns), _legacy_unit(schema)
+    most, unit = most_rows(schema, columns), _legacy_unit(schema, columns)
     afar = access.reaches(fragment.path)
     paged = None if afar else fragment.path  # in a store, each page header would be a request
     for run, time in in_steps(numbers, metadata, schema, columns, names, steps, paged):
@@ -160,9 +160,10 @@ def _row_groups(
             yield left(named if time is None else time.added(named, start), start, gone)
 
 
-def _legacy_unit(schema: pa.Schema) -> str | None:
+def _legacy_unit(schema: pa.Schema, columns: Sequence[str]) -> str | None:
     """Read 96-bit timestamps as microseconds where those are declared, so that years beyond 2262 fit."""
-    declared = {field.type.unit for field in schema if pa.types.is_timestamp(field.type)}
+    types = [schema.field(name).type for name in columns]
+    declared = {dtype.unit for dtype in types if pa.types.is_timestamp(dtype)}
     return "us" if declared == {"us"} else None
 
 

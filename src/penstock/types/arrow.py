@@ -65,6 +65,15 @@ _PARAMETRIC = re.compile(
 _LISTS = {make(pa.null()).id: make for make in (pa.list_, pa.large_list)}
 _DICTIONARY = re.compile(r"dictionary<values=(\w+), indices=(u?int\d+), ordered=0>")  # as Arrow prints it
 _LIST = re.compile(r"(large_)?list\s*(?:<(?:item:)?(.+)>|\[(.+)\])")
+# Types that `plain_type` leaves as they are; schemas may have thousands of columns.
+_ALWAYS_PLAIN = {
+    dtype.id
+    for dtype in (
+        *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32()),
+        *(pa.uint64(), pa.float32(), pa.float64(), pa.string(), pa.large_string(), pa.date32(), pa.binary()),
+        *(pa.timestamp("us"), pa.duration("us"), pa.decimal128(1, 0)),
+    )
+}
 _SHORT_DECIMALS = {pa.decimal32(1, 0).id, pa.decimal64(1, 0).id}
 _DEEPEST = 32  # nesting depth of lists
 DIGITS, _MOST_DIGITS = 38, 76  # of 128-bit and 256-bit decimals
@@ -145,7 +154,12 @@ def checked(schema: pa.Schema) -> pa.Schema:
         raise SchemaMismatchError(
             f"the schema names these columns more than once: {', '.join(map(repr, twice))}; rename all but one"
         )
-    return pa.schema([pa.field(field.name, plain_type(field.type)) for field in schema])
+    return pa.schema(
+        [
+            pa.field(field.name, field.type if field.type.id in _ALWAYS_PLAIN else plain_type(field.type))
+            for field in schema
+        ]
+    )
 
 
 def names_of(schema: pa.Schema, where: str) -> list[str]:
@@ -155,8 +169,9 @@ def names_of(schema: pa.Schema, where: str) -> list[str]:
     ['t']
     """
     try:
-        for field in schema:
-            _read_names(field.type)
+        for dtype in schema.types:
+            if dtype.num_fields:
+                _read_names(dtype)
         return list(schema.names)
     except UnicodeDecodeError:
         raise SchemaMismatchError(
@@ -185,7 +200,7 @@ def _read_names(dtype: pa.DataType) -> None:
 def without_unions(schema: pa.Schema) -> pa.Schema:
     """Reject Arrow's union types, also inside nested types: Arrow cannot take rows of them."""
     for field in schema:
-        if _holds_union(field.type):
+        if field.type.num_fields and _holds_union(field.type):
             raise SchemaMismatchError(
                 f"column {field.name!r} is {field.type}, and unions of types cannot pass through; leave the column "
                 "out of the data, or make a struct of it, or a column for each of its types"

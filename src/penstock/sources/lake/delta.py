@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError, SourceError, UnsupportedError
 from penstock.sources.fragment import Numbers
-from penstock.sources.lake.table import DataFile, LakeTable, by_name, file_path
+from penstock.sources.lake.table import DataFile, LakeTable, by_id, by_name, file_path
 from penstock.sources.paths import Partition
 from penstock.storage.access import LOCAL, Access
 from penstock.storage.delta import delta_options
@@ -24,7 +24,7 @@ _UNDERSTOOD = frozenset(
     {"deletionVectors", "columnMapping", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
     | {"typeWidening", "typeWidening-preview"}
 )
-_PHYSICAL = "delta.columnMapping.physicalName"
+_PHYSICAL, _COLUMN_ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 
 
 def open_delta(path: str, version: int | None = None, access: Access = LOCAL) -> LakeTable:
@@ -41,7 +41,7 @@ def _opened(path: str, version: int | None, access: Access) -> LakeTable:
     table = _loaded(path, version, access)
     _refuse_features(path, table)
     schema = checked(pa.schema(table.schema().to_arrow()))
-    physical = _physical_names(table)
+    physical, ids = _physical_names(table), _field_ids(table)
     added, gone = _added(path, table, physical, access), _gone(path, table, access)
     missing = gone.keys() - added.keys()
     if missing:
@@ -49,7 +49,8 @@ def _opened(path: str, version: int | None, access: Access) -> LakeTable:
             f"the log of {path!r} deletes rows of a file it does not list: {min(missing)!r}; restore the log"
         )
     files = tuple(DataFile(file, partition, gone.get(file)) for file, partition in added.items())
-    return LakeTable(schema, files, by_name(schema, physical), access)
+    names = by_name(schema, physical)
+    return LakeTable(schema, files, by_id(ids, names) if ids else names, access)
 
 
 def _loaded(path: str, version: int | None, access: Access) -> Any:
@@ -93,11 +94,22 @@ def _refuse_features(path: str, table: Any) -> None:
 
 def _physical_names(table: Any) -> dict[str, str]:
     """Return the names of columns in files, where they are mapped."""
-    mode = (table.metadata().configuration or {}).get("delta.columnMapping.mode", "none")
-    if mode == "none":
-        return {}
-    fields = json.loads(table.schema().to_json())["fields"]
+    fields = [] if _mapping_mode(table) == "none" else _fields(table)
     return {field["name"]: field["metadata"].get(_PHYSICAL, field["name"]) for field in fields}
+
+
+def _field_ids(table: Any) -> dict[str, int]:
+    """Return the ids of columns in files, where they are mapped by id."""
+    fields = _fields(table) if _mapping_mode(table) == "id" else []
+    return {field["name"]: int(field["metadata"][_COLUMN_ID]) for field in fields}
+
+
+def _mapping_mode(table: Any) -> str:
+    return str((table.metadata().configuration or {}).get("delta.columnMapping.mode", "none"))
+
+
+def _fields(table: Any) -> list[dict[str, Any]]:
+    return list(json.loads(table.schema().to_json())["fields"])
 
 
 def _added(path: str, table: Any, physical: Mapping[str, str], access: Access) -> dict[str, Partition]:

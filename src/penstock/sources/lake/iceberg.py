@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,14 +22,13 @@ from pyroaring import BitMap
 
 from penstock.errors import PenstockError, SourceError, UnsupportedError
 from penstock.sources.fragment import Numbers
-from penstock.sources.lake.table import DataFile, LakeTable, Resolve, file_path
+from penstock.sources.lake.table import DataFile, LakeTable, Resolve, field_ids, file_path
 from penstock.sources.parquet_decode import local_copy
 from penstock.sources.parquet_footers import open_parquet
 from penstock.sources.read_errors import reading
 from penstock.storage.access import LOCAL, Access
 from penstock.types.arrow import checked
 
-_ID = b"PARQUET:field_id"
 _DATA_FILE = "referenced-data-file"
 _HINT = "version-hint.text"
 _VERSION = re.compile(r"(?:v(\d+)|(\d+)-.*)(?:\.gz)?\.metadata\.json")
@@ -64,7 +63,7 @@ def _opened(path: str, snapshot: int | None, access: Access) -> LakeTable:
     fields = scan.projection()
     tasks = _tasks(scan, path)
     files = tuple(sorted((_file(task, path, access) for task in tasks), key=lambda data_file: data_file.path))
-    return LakeTable(_schema(fields), files, _by_id(fields), access)
+    return LakeTable(_schema(fields), files, _by_id(fields, _mapped(table)), access)
 
 
 def _table(path: str, metadata_file: str, access: Access) -> Any:
@@ -195,18 +194,21 @@ def _small(dtype: pa.DataType) -> pa.DataType:
     return pa.binary() if pa.types.is_large_binary(dtype) else dtype
 
 
-def _by_id(fields: Any) -> Resolve:
+def _mapped(table: Any) -> dict[str, int]:
+    """Return the ids of columns by name, for files without ids: those that were added to the table as they were."""
+    mapping = table.name_mapping()
+    fields = () if mapping is None else mapping.root
+    return {name: field.field_id for field in fields if field.field_id is not None for name in field.names}
+
+
+def _by_id(fields: Any, mapped: Mapping[str, int]) -> Resolve:
     wanted = {field.field_id: field for field in fields.fields}
 
     def resolve(stored: pa.Schema, path: str) -> dict[str, str]:
-        ids = {
-            int(field.metadata[_ID]): field.name
-            for field in stored
-            if field.metadata and _ID in field.metadata
-        }
+        ids = field_ids(stored) or {mapped[name]: name for name in stored.names if name in mapped}
         if not ids:
             raise UnsupportedError(
-                f"the columns of the file {path!r} carry no Iceberg ids (it was added to the table as it was), "
+                f"the columns of the file {path!r} carry no Iceberg ids, and the table maps no names to ids, "
                 "so this version cannot identify them; rewrite it (rewrite_data_files)"
             )
         _refuse_defaults([field for number, field in wanted.items() if number not in ids])

@@ -20,6 +20,8 @@ from penstock.sources.read_errors import reading
 from penstock.storage.access import LOCAL, Access
 from penstock.storage.uri import CLOUD, HADOOP
 
+_ID = b"PARQUET:field_id"
+
 Resolve = Callable[[pa.Schema, str], dict[str, str]]
 
 
@@ -107,6 +109,27 @@ def _without(parts: Sequence[Fragment], file: DataFile, gone: Numbers) -> Iterat
             yield replace(part, rows=rows - len(here), deletes=(packed(here),)) if len(here) else part
     if len(gone) and not 0 <= gone[0] <= gone[-1] < start:
         raise SourceError(f"the table's metadata deletes rows that the file {file.path!r} does not have")
+
+
+def field_ids(stored: pa.Schema) -> dict[int, str]:
+    """Return the names of a file's columns by their ids; empty if it has none."""
+    return {
+        int(field.metadata[_ID]): field.name for field in stored if field.metadata and _ID in field.metadata
+    }
+
+
+def by_id(ids: dict[str, int], names: Resolve) -> Resolve:
+    """Resolve columns by the ids in a file; by name in a file without ids."""
+
+    def resolve(stored: pa.Schema, path: str) -> dict[str, str]:
+        known = field_ids(stored)
+        return (
+            {ours: known[number] for ours, number in ids.items() if number in known}
+            if known
+            else names(stored, path)
+        )
+
+    return resolve
 
 
 def by_name(schema: pa.Schema, physical: dict[str, str]) -> Resolve:

@@ -256,6 +256,29 @@ def test_columns_are_read_under_the_names_that_the_log_maps_them_to(tmp_path):
     assert open_delta(str(tmp_path)).dataset("t").fragments[0].time_max == 1
 
 
+def test_columns_mapped_by_id_are_found_by_their_ids(tmp_path):
+    table = many(8)
+    ids = {"t": 1, "k": 2, "v": 3}
+    schema = pa.schema(  # the names in the file are wrong: only the ids tell
+        [pa.field(f"x{place}", table.schema.field(name).type, metadata={b"PARQUET:field_id": str(ids[name]).encode()}) for place, name in enumerate(("v", "t", "k"))]
+    )  # fmt: skip
+    columns = [table[name].combine_chunks() for name in ("v", "t", "k")]
+    pq.write_table(pa.table(columns, schema=schema), tmp_path / "a.parquet", row_group_size=2)
+    pq.write_table(table.rename_columns(["p1", "p2", "p3"]), tmp_path / "b.parquet")  # a file without ids
+    physical = {"t": "p1", "k": "p2", "v": "p3"}
+    mode = {"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "3"}
+    write_log(
+        tmp_path,
+        [add(tmp_path / "a.parquet", 8), add(tmp_path / "b.parquet", 8)],
+        ["columnMapping"],
+        physical,
+        mode,
+    )
+    found = pk.scan(tmp_path, time="t", format="delta").filter(pk.col("v") > 5).collect()
+    assert sorted(found["v"].to_pylist()) == [6, 6, 7, 7]
+    assert found["k"].to_pylist() == [*table["k"].to_pylist()[6:], *table["k"].to_pylist()[6:]]
+
+
 def test_old_timestamps_are_instants_even_beyond_what_nanoseconds_hold(tmp_path):
     table = many(2).set_column(0, "t", pa.array([5, 253_402_300_799_000_000], pa.timestamp("us")))
     pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)

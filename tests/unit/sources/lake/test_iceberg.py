@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import LongType, NestedField, StringType, TimestampType
+from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType, TimestampType
 from pyroaring import BitMap
 
 import penstock as pk
@@ -100,6 +101,26 @@ def test_columns_are_found_by_id_whatever_their_names(catalog):
     assert scan(table).filter(pk.col("old") > 3).filter(pk.col("v").is_null()).collect()[
         "old"
     ].to_pylist() == [4]
+
+
+def test_types_that_were_widened_are_read_from_older_files(catalog):
+    given = pa.schema({"t": pa.timestamp("us"), "v": pa.int32(), "x": pa.float32(), "d": pa.decimal128(5, 2)})
+    rows = [{"t": 1, "v": 1, "x": 0.5, "d": Decimal("1.25")}]
+    table = catalog.create_table("n.t", given)
+    table.append(pa.Table.from_pylist(rows, given))
+    with table.update_schema() as change:
+        change.update_column("v", LongType())
+        change.update_column("x", DoubleType())
+        change.update_column("d", DecimalType(9, 2))
+    wide = pa.schema({"t": pa.timestamp("us"), "v": pa.int64(), "x": pa.float64(), "d": pa.decimal128(9, 2)})
+    more = [{"t": 2, "v": 2**40, "x": 0.1, "d": Decimal("-1234567.25")}]
+    table.append(pa.Table.from_pylist(more, wide))
+    assert scan(table).collect().schema.types[1:] == wide.types[1:]
+    found = scan(table).collect().sort_by("t")
+    assert found.drop(["t"]).to_pylist() == [{name: row[name] for name in "vxd"} for row in rows + more]
+    assert scan(table).filter(pk.col("d") == Decimal("1.25")).collect()["v"].to_pylist() == [1]
+    totals = scan(table).window(pk.unbounded()).agg(s=pk.sum("d")).collect()
+    assert totals["s"].to_pylist() == [Decimal("-1234566.00")]
 
 
 def test_a_renamed_time_has_its_statistics(catalog):
@@ -265,10 +286,21 @@ def test_a_delete_file_that_is_not_there_is_named(catalog, tmp_path):
         scan(table)
 
 
-def test_a_file_added_without_ids_is_refused(catalog, tmp_path):
+def test_columns_of_a_file_without_ids_are_those_that_the_table_maps_to_names(catalog, tmp_path):
+    table = catalog.create_table("n.t", TABLE.schema)
+    pq.write_table(TABLE.select(["v", "k", "t"]), tmp_path / "foreign.parquet")
+    table.add_files([f"file://{tmp_path}/foreign.parquet"])
+    with table.update_schema() as change:
+        change.rename_column("v", "old")
+    assert scan(table).collect()["old"].to_pylist() == TABLE["v"].to_pylist()
+
+
+def test_a_file_added_without_ids_is_refused_without_a_mapping(catalog, tmp_path):
     table = catalog.create_table("n.t", TABLE.schema)
     pq.write_table(TABLE, tmp_path / "foreign.parquet")
     table.add_files([f"file://{tmp_path}/foreign.parquet"])
+    with table.transaction() as change:
+        change.remove_properties("schema.name-mapping.default")
     with pytest.raises(UnsupportedError, match=r"foreign\.parquet"):
         scan(table).collect()
 
