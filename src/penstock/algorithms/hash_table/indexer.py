@@ -17,18 +17,30 @@ from penstock.types.arrow import has_codes
 
 
 class Indexer:
-    """A growing set of keys; `number` maps rows to key numbers."""
+    """A growing set of keys; `number` maps rows to key numbers.
+
+    A single text key without nulls needs no hash table: its codes are dense, in order of first appearance. From the
+    first null on the table numbers codes, those known so far by themselves.
+    """
 
     def __init__(self, width: int, index: Callable[[int], Call], texts: TextKernels) -> None:
         self._call = index(width)
         self._keys = HashKeys(width, np.zeros(WORDS, np.int64), nullable=True)
         self._texts = [Interner(texts.intern) for _ in range(width)]
+        self._by_code = False
 
     def __len__(self) -> int:
-        return int(self._keys.head[KEYS])
+        return len(self._texts[0]) if self._by_code else int(self._keys.head[KEYS])
 
     def number(self, arrays: Sequence[pa.Array]) -> np.ndarray:
         """The key number of each row; new keys are added."""
+        if len(arrays) == 1 and is_text(arrays[0].type) and (self._by_code or not len(self)):
+            self._by_code = not arrays[0].null_count
+            codes = self._texts[0]
+            if self._by_code:
+                return codes.encode(arrays[0]).astype(np.int64)
+            known = np.arange(len(codes))
+            numbers_of([known], np.zeros(len(known), np.int64), self._keys, self._call, self._grow)
         words = [_words(array, texts) for array, texts in zip(arrays, self._texts, strict=True)]
         nulls = np.zeros(len(arrays[0]), np.int64)
         for place, array in enumerate(arrays):
@@ -46,6 +58,8 @@ class Indexer:
         return [self._component(place, dtype) for place, dtype in enumerate(types)]
 
     def _component(self, place: int, dtype: pa.DataType) -> pa.Array:
+        if self._by_code:
+            return self._texts[0].decode(np.arange(len(self)), pa.large_string())
         words = self._keys.words[place][: len(self)]
         there = (self._keys.nulls[: len(self)] >> place) & 1 == 0
         if has_codes(dtype):

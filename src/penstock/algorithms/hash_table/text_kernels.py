@@ -128,24 +128,36 @@ class _Intern:
         k.store(self.out, row, code.to(I32))
 
     def _hash(self, begin: Value, end: Value) -> Var:
-        """Hash eight bytes at a time, then the remaining bytes."""
+        """Hash eight bytes at a time, then the remaining bytes; strings below eight bytes, as one word with their length."""
         k = self.k
-        hashed = k.var("hash", hash_word(end - begin))
-        at = k.var("at", begin)
-        with k.while_(end - at >= 8):
-            k.set(hashed, combine(hashed, Peek(self.data, at, U64)))
-            k.set(at, at + 8)
+        length, at = end - begin, k.var("at", begin)
+        hashed = k.var("hash", 0, U64)
+        with k.if_(length >= 8):
+            k.set(hashed, hash_word(length))
+            with k.while_(end - at >= 8):
+                k.set(hashed, combine(hashed, Peek(self.data, at, U64)))
+                k.set(at, at + 8)
         self.tail = _tail(k, self.data, at, end)
-        k.set(hashed, combine(hashed, self.tail))
+        with k.if_(length >= 8):
+            k.set(hashed, combine(hashed, self.tail))
+        with k.else_():
+            k.set(hashed, hash_word((self.tail + (length.to(U64) << 56)).to(I64)))
         return hashed
 
     def _compare(self, entry: Value, begin: Value, end: Value, hashed: Value, code: Var) -> None:
-        """Compare with a known string of the same hash and length, in words of the same sizes."""
+        """Compare with a known string of the same hash and length, in words of the same sizes.
+
+        Of strings of one length up to eight bytes, the hash is a bijection of their bytes (each step is invertible, one
+        word at a time): equal hashes are equal strings.
+        """
         k = self.k
         known = k.var("known", self.text_offsets[entry])
         known_end = k.var("known_end", self.text_offsets[entry + 1])
         alike = self.hashes[entry].eq(hashed) & (known_end - known).eq(end - begin)
-        with k.if_(alike):
+        short = end - begin <= 8
+        with k.if_(alike & short):
+            k.set(code, entry)
+        with k.else_(), k.if_(alike):
             at = k.var("at", begin)
             same = k.var("same", True, BOOL)
             with k.while_(same & (end - at >= 8)):

@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.operators.joins.partitions import Kernels, Numbers, number_keys
-from penstock.operators.joins.results import NULL_ROW, Emitted, JoinShape, Results, RowByRow, Waits
+from penstock.operators.joins.results import NULL_ROW, Emitted, JoinShape, RowByRow, Waits
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
 EVERYTHING = -1  # the kernel's value for no limit
@@ -42,10 +42,10 @@ class AsofMatcher(RowByRow):
         numbers = number_keys(columns[0], columns[1], (len(left), len(right)), self.kernels)
         last = np.full(numbers.partitions, NULL_ROW)
         found, final = self._found(left, right, numbers, watermark, last)
-        leaving = len(left) if final.all() else int(np.argmin(final))
-        results = Results(np.arange(leaving), found[:leaving])
-        made = self.shape.batches(results, left, right, self.kernels.threads)
-        kept = np.arange(len(left)) >= leaving
+        leaving = len(left) if final is None or final.all() else int(np.argmin(final))
+        made = self.shape.rows_with(left, found[:leaving], right, self.kernels.threads)
+        kept = np.zeros(len(left), np.bool_)
+        kept[leaving:] = True
         oldest = int(left.times[leaving]) if leaving < len(left) else watermark
         if watermark == END_OF_TIME:
             return made, kept, np.zeros(len(right), np.bool_)
@@ -53,15 +53,16 @@ class AsofMatcher(RowByRow):
 
     def _found(
         self, left: Rows, right: Rows, numbers: Numbers, watermark: int, last: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the nearest row of each left row, and whether it is final; write the last right row of each
-        key to `last`.
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the nearest row of each left row, and whether it is final (None: all are); write the last right row
+        of each key to `last`.
         """
-        known = np.ones(len(left), np.bool_)
         if self.direction == "backward":
-            return self._nearest(left, right, numbers, last, backward=True), known
+            return self._nearest(left, right, numbers, last, backward=True), None
         after = self._nearest(left, right, numbers, np.full(numbers.partitions, NULL_ROW), backward=False)
-        final = known if watermark == END_OF_TIME else self._final(left, after, watermark)
+        final = (
+            np.ones(len(left), np.bool_) if watermark == END_OF_TIME else self._final(left, after, watermark)
+        )
         if self.direction == "forward":
             return after, final
         before = self._nearest(left, right, numbers, last, backward=True)

@@ -85,10 +85,21 @@ class JoinShape:
             part = results.part(begin, begin + MOST_PAIRS)
             yield self._batch(part, left, right, threads)
 
+    def rows_with(self, left: Rows, found: np.ndarray, right: Rows, threads: int) -> Iterator[pa.RecordBatch]:
+        """Yield every left row, in order, with the right row found for it. Left columns are neither indexed nor copied."""
+        for begin in range(0, len(found), MOST_PAIRS):
+            places = found[begin : begin + MOST_PAIRS]
+            rows = left.part(begin, begin + len(places))
+            yield self._picked(
+                Results(places, places), (_Picked(rows, None), _Picked(right, places)), threads
+            )
+
     def _batch(self, results: Results, left: Rows, right: Rows, threads: int) -> pa.RecordBatch:
+        return self._picked(results, (_Picked(left, results.left), _Picked(right, results.right)), threads)
+
+    def _picked(self, results: Results, sides: tuple[_Picked, _Picked], threads: int) -> pa.RecordBatch:
         if not self.columns:
             return pa.RecordBatch.from_struct_array(pa.nulls(len(results), pa.struct([])))
-        sides = _Picked(left, results.left), _Picked(right, results.right)
         due = [
             self._due(column, results, *sides) for column in self.columns
         ]  # gathered columns precede the time column, which may reuse them
@@ -156,11 +167,14 @@ def _bound(ticks: np.ndarray | None, dtype: pa.DataType) -> pa.Array:
 
 
 class _Picked:
-    """Rows of one side selected by index; NULL_ROW gives nulls."""
+    """Rows of one side selected by index (None: all of them, in order); NULL_ROW gives nulls."""
 
-    def __init__(self, rows: Rows, places: np.ndarray) -> None:
-        self.rows, self.places = rows, np.ascontiguousarray(places)
-        self.there = None if not len(places) or int(places.min()) >= 0 else places >= 0
+    def __init__(self, rows: Rows, places: np.ndarray | None) -> None:
+        self.rows = rows
+        self.whole = places is None
+        self.places = np.zeros(0, np.int64) if places is None else np.ascontiguousarray(places)
+        least = int(self.places.min()) if len(self.places) else 0
+        self.there = None if least >= 0 else self.places >= 0
         self.fetched_times: np.ndarray | None = None  # set when a result column holds the row times
 
     @cached_property
@@ -172,17 +186,23 @@ class _Picked:
     def are_all(self) -> bool:
         """Whether the selection is every row once and in order; the result then reuses the side's columns."""
         places = self.places
+        if self.whole:
+            return True
         if len(places) != len(self.rows) or not len(places) or places[0] or places[-1] != len(places) - 1:
             return False
         return bool((places[1:] > places[:-1]).all())
 
     def taken(self, name: str) -> pa.Array:
         column = self.rows.batch.column(name)
+        if self.whole:
+            return column
         if not len(column):
             return pa.nulls(len(self.places), column.type)
         return column.take(self.index)
 
     def times(self) -> np.ndarray:
+        if self.whole:
+            return self.rows.times
         if not len(self.rows):
             return np.full(len(self.places), np.iinfo(np.int64).min)
         times = self.rows.times[self.places]

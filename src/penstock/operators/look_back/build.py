@@ -9,7 +9,6 @@ from penstock.algorithms.sorted_partitions.build import (
     FrameReducers,
     partition_layout,
     shape_of_look_backs,
-    sorter,
 )
 from penstock.algorithms.sorted_partitions.frame_kernels import look_back_frames
 from penstock.algorithms.sorted_partitions.results import Reductions
@@ -53,7 +52,7 @@ def _over_rows(
         layout = partition_layout(op.keys, columns, kernel_factory, threads)
         framing = LookBackFraming(op.spans, tuple(_ends(span, kernel_factory) for span in op.spans))
         reductions = Reductions(over.reducers(threads), len(op.reductions))
-        results = LookBackResults(framing, reductions, node.schema, sorter(kernel_factory))
+        results = LookBackResults(framing, reductions, node.schema)
         return SortedWindowStage(framing, layout, results, False, given.schema, time, time, context.metrics)
 
     return make
