@@ -34,8 +34,8 @@ class Indexer:
 
     def number(self, arrays: Sequence[pa.Array]) -> np.ndarray:
         """The key number of each row; new keys are added."""
-        if len(arrays) == 1 and is_text(arrays[0].type) and (self._by_code or not len(self)):
-            self._by_code = not arrays[0].null_count
+        if len(arrays) == 1 and (self._by_code or not len(self)) and has_codes(arrays[0].type):
+            self._by_code = _is_plain_text(arrays[0].type) and not arrays[0].null_count
             codes = self._texts[0]
             if self._by_code:
                 return codes.encode(arrays[0]).astype(np.int64)
@@ -80,6 +80,11 @@ def numbers_of(
         if keys.head[STATUS] == NEED_KEYS:
             grow()
     return numbers
+
+
+def _is_plain_text(dtype: pa.DataType) -> bool:
+    """Whether nulls of a column are those it counts: a dictionary may hold further ones among its values."""
+    return bool(pa.types.is_string(dtype) or pa.types.is_large_string(dtype))
 
 
 def _decoded(dtype: pa.DataType) -> pa.DataType:
