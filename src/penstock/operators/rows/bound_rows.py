@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
 from penstock.runtime.buffers import column_type, room
 from penstock.runtime.column_addresses import ColumnAddresses, ColumnLayout
-from penstock.runtime.kernels import OutputCall
+from penstock.runtime.kernels import OutputCall, ResultColumn
 from penstock.runtime.ring import LoopCall
 from penstock.runtime.stage import KernelOverflowError, TimedBatch
 
@@ -28,6 +30,7 @@ class BoundRows:
         "kernel",
         "layout",
         "nullable",
+        "plain",
     )
 
     def __init__(
@@ -37,8 +40,10 @@ class BoundRows:
         nullable: frozenset[str],
         passed: set[str],
         filters: bool,
+        result: Sequence[ResultColumn],
     ) -> None:
         """`passed` are the columns that the kernel does not copy; if it `filters`, it lists the rows that pass."""
+        self.plain = None if passed else _plain(kernel, result)
         self.kernel, self.layout, self.nullable, self._call = kernel, layout, nullable, kernel.call
         self._head = np.zeros(WORDS, np.int64)
         self._loop: tuple[LoopCall, dict[str, np.ndarray]] | None = None
@@ -62,6 +67,14 @@ class BoundRows:
             (at[binding.parameter], place) for binding, place in zip(kernel.bindings, places, strict=True)
         ]
         self._outputs = [(name, at[name], dtype) for name, dtype in written.items()]
+
+    def as_batch(self, outputs: dict[str, np.ndarray], count: int, schema: pa.Schema) -> pa.RecordBatch:
+        """The results as a batch, if all columns are `plain`: in few calls, since small pushes come often."""
+        arrays = [
+            pa.Array.from_buffers(dtype, count, [None, pa.py_buffer(outputs[name])])
+            for name, dtype in self.plain or ()
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def loop_call(self, rows: int) -> LoopCall | None:
         """What the native loop changes between two batches, with memory for so many rows of results."""
@@ -105,3 +118,12 @@ class BoundRows:
         if self._head[ERRORS]:
             raise KernelOverflowError
         return outputs, int(self._head[ACCEPTED])
+
+
+def _plain(kernel: OutputCall, result: Sequence[ResultColumn]) -> list[tuple[str, pa.DataType]] | None:
+    """The memory and type of each result column; None if a column may hold nulls, or is stored in bits."""
+    by_name = {output.name: output for output in kernel.outputs}
+    found = [(by_name[column.name], column.type) for column in result]
+    if any(output.valid is not None or pa.types.is_boolean(dtype) for output, dtype in found):
+        return None
+    return [(output.values, dtype) for output, dtype in found]

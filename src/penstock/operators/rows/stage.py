@@ -122,7 +122,21 @@ class RowsStage:
         ran = None if bound is None else bound.run(timed_batch, columns)
         if bound is None or ran is None:
             return None
-        made = self._result(bound.kernel, timed_batch, timed_batch.batch, *ran)
+        if (
+            bound.plain is None
+            or timed_batch.arrival_watermarks is not None
+            or timed_batch.sequence is not None
+        ):
+            made = self._result(bound.kernel, timed_batch, timed_batch.batch, *ran)
+        else:
+            batch = bound.as_batch(*ran, self.program.schema)
+            made = TimedBatch(
+                batch,
+                first_row=timed_batch.first_row,
+                branch=timed_batch.branch,
+                counted=timed_batch.counted,
+                tally=timed_batch.tally,
+            )
         self._count(timed_batch, made)
         return made
 
@@ -132,7 +146,10 @@ class RowsStage:
             kernel = self.program.rows(self.nullable)
             if kernel is None:
                 return None
-            bound = self._bound = BoundRows(kernel, layout, self.nullable, self._passed, self.program.filters)
+            program = self.program
+            bound = self._bound = BoundRows(
+                kernel, layout, self.nullable, self._passed, program.filters, program.result
+            )
         return bound
 
     # -- the native loop of a run in the background (`runtime/ring.py`) ---------------------------------
