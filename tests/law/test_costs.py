@@ -67,7 +67,20 @@ def _calls(work: Callable[[Any], object], given: Any) -> int:
     return count
 
 
-PUSHES = {"tumbling": (TUMBLING, 40), "sliding": (SLIDING, 50), "filter and select": (PROJECTION, 120)}
+SESSIONS = EVENTS.window(pk.session("1h"), by="campaign").agg(total=pk.sum("value"))
+COUNTS = EVENTS.window(pk.rows(1 << 20), by="campaign").agg(total=pk.sum("value"))
+LOOK_BACK = EVENTS.rolling("1h", by="campaign").agg(mean=pk.mean("value"))
+SIGNAL = EVENTS.signal("value", by="campaign").rolling("1h").mean()
+PUSHES = {
+    "tumbling": (TUMBLING, 40),
+    "sliding": (SLIDING, 50),
+    "filter and select": (PROJECTION, 65),
+    # Kernels over states per key read batches through pyarrow. Look-backs and windows of rows let rows wait for the watermark.
+    "session": (SESSIONS, 85),
+    "windows of rows": (COUNTS, 200),
+    "look-back": (LOOK_BACK, 200),
+    "signal": (SIGNAL, 165),  # ends of intervals are results
+}
 
 
 @pytest.mark.parametrize("name", PUSHES)

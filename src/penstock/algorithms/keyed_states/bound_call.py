@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,15 +52,15 @@ class BoundCall:
                 return False
         return schema is self._schema or bool(schema.equals(self._schema))
 
-    def run(self, batch: pa.RecordBatch, values: Mapping[str, Any]) -> int:
-        """Call the kernel for a batch; `values` has the numbers."""
+    def run(self, arrays: Sequence[pa.Array], values: Mapping[str, Any]) -> int:
+        """Call the kernel for the columns of a batch; `values` has the numbers."""
         frame = self._frame
         assert frame is not None
         words = frame.words
         for name, place in self._others:
             words[place] = values[name]
         for word, column, width in self._columns:
-            array = batch.column(column)
+            array = arrays[column]
             data = array.buffers()[1]
             words[word] = 0 if data is None else data.address + array.offset * width
         return self._call.run(frame.start)

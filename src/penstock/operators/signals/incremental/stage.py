@@ -68,6 +68,11 @@ class SignalTable(KeyedTable):
         names: list[str] = batch.schema.names
         return names
 
+    def _order(self, rows: int) -> np.ndarray | None:
+        """Intervals leave in order of their starts."""
+        starts = self._outputs["out_first"][:rows]
+        return None if (starts[1:] >= starts[:-1]).all() else np.argsort(starts, kind="stable")
+
 
 @dataclass
 class IncrementalSignals:
