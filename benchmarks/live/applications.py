@@ -34,7 +34,7 @@ def _ysb(tables: Tables) -> pk.Stream:
 
 def asked() -> Iterator[tuple[str, Callable[[int], Tables], Callable[[Tables], Any]]]:
     """Yield the name of each question, its tables of so many rows, and its query."""
-    by_name: Mapping[str, Application] = {each.name: each for each in APPLICATIONS}
+    by_name: Mapping[str, Application] = {application.name: application for application in APPLICATIONS}
     for name in NAMES:
         yield name, by_name[name].tables, by_name[name].signal
     yield "ysb", lambda rows: [ysb_keyed(YsbKeyed(rows, keys=1_000))], _ysb

@@ -118,7 +118,7 @@ def check_bits(seed: int) -> RandomDecisions:
     random = Random(seed)
     _, compiled = float_query_of(seed % 5)
     columns = list(compiled.columns["rows"])
-    batches = [each.select(columns) for each in float_batches_of(random)]
+    batches = [batch.select(columns) for batch in float_batches_of(random)]
     decide = RandomDecisions(random)
     engine = pk.Engine(threads=1)
     session = compiled.open(engine, False, policy_of(decide, random.choice([1, 300, 5_000])))

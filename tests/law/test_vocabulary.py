@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,10 @@ DIALECT = frozenset(
         "parcel parcels pile piles gate gates shelf lounge lend lent hire hired nobody told went stray strays "
         "workshop resting glance asks sees wants knows",
     )
+)
+# Programs neither know nor tell: no docstring, comment or message of the package personifies them.
+PERSONIFIED = re.compile(
+    r"\b(nobody|somebody|told|hired|lent|lounge|parcels?|piles?|knows|wants|sees|whom|went)\b", re.IGNORECASE
 )
 # One concept per verb at every level of compilation: `plan.Join` becomes `ir.Join`, which becomes `physical.Join`.
 GRAMMARS = (
@@ -89,6 +94,24 @@ def test_no_loop_variable_is_called_each(folder: Path) -> None:
 )
 def test_the_check_for_words_of_the_dialect_finds_them(code: str) -> None:
     assert of_the_dialect(ast.parse(code))
+
+
+def prose_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the comments and the strings of a file, with their lines."""
+    with path.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.type in (tokenize.COMMENT, tokenize.STRING):
+                yield token.start[0], token.string
+
+
+def test_prose_of_the_package_personifies_no_program() -> None:
+    found = [
+        f"{label(path)}:{line}"
+        for path in python_files(SRC)
+        for line, text in prose_of(path)
+        if PERSONIFIED.search(text)
+    ]
+    assert found == []
 
 
 def public_classes() -> Counter[str]:

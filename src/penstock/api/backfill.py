@@ -186,7 +186,7 @@ def backfilled(history: Stream, live: Stream, at: object) -> Stream:
         source.time.implied or source.edges.arrival for source in (past, future)
     ):
         raise BindingError(
-            f"the history tells time by {past.time.column!r}, what follows by {future.time.column!r}; both must have it in one column"
+            f"the history has its time in {past.time.column!r}, the live source in {future.time.column!r}; both must have it in one column"
         )
     (before,) = history.raw_data.values()
     after = next(iter(live.raw_data.values()), None)

@@ -110,7 +110,7 @@ class TracedFunction:
         for part in nodes.walk(node):
             if isinstance(part, nodes.Column) and part not in own:
                 raise self.error(
-                    f"it reads the column {show(part)}, but sees its parameters only: give add one more "
+                    f"it reads the column {show(part)}, but has its parameters only: give add one more "
                     "parameter, and pass the column where the aggregate is used"
                 )
             if isinstance(part, nodes.Aggregate):

@@ -1,4 +1,4 @@
-"""Who runs the native loop of a background run, and does what it stops for: the worker thread, or one that pushes."""
+"""Run the native loop of a background run, and do what it stops for: in the worker thread, or in one that pushes."""
 
 from __future__ import annotations
 

@@ -346,7 +346,7 @@ class _Run(_Shared):
         b.unreachable()
 
     def _take_back(self) -> None:
-        """Nobody helped: return to Python, unless somebody begins just now."""
+        """No thread helped: return to Python, unless one begins just now."""
         b = self.b
         found = b.cmpxchg(self.at(ring.STATE), _I64(ring.ASKING), _I64(ring.OWNED), "acq_rel", "acquire")
         with b.if_then(b.extract_value(found, 1)):

@@ -21,7 +21,7 @@ from penstock.runtime.stage import TimedBatch
 
 # The shared words. Counts are since the ring was made.
 (
-    STATE,  # who uses the query
+    STATE,  # the user of the query
     OPEN,  # whether batches may be put in
     LEAVE,  # the loop returns before the next batch
     HURRY,  # the loop returns once nothing waits, and holds no result back
@@ -34,7 +34,7 @@ from penstock.runtime.stage import TimedBatch
     MARK,  # the watermark after the last batch processed
     UNTIL,  # the watermark at which the stage completes something
     FIRST_ROW,  # the number of the next row
-    ROWS_LEFT,  # rows until the stage wants to measure a task
+    ROWS_LEFT,  # rows until the stage measures a task
     REASON,  # why the loop stopped
     REACHED,  # the row at which a kernel stopped
     ARRIVED,  # when the last batch processed was put in, in nanoseconds
@@ -67,10 +67,10 @@ from penstock.runtime.stage import TimedBatch
 
 # The words of a slot; those of its columns follow (`column_addresses`).
 ROWS, PUT_AT, SLOT_WORDS = range(3)
-# Who uses the query: Python; the loop; nobody, the loop waits for Python; a thread that helps; and the loop shall return.
+# The user of the query: Python; the loop; none, as the loop waits for Python; a helping thread; and the loop shall return.
 OWNED, RUNNING, ASKING, HELPED, LEAVING = range(5)
 # Why the loop stopped: nothing waits; a window may be complete; the kernel stopped; it overflowed; a task is to be
-# measured; no room for results; results have waited; Python wants the query.
+# measured; no room for results; results have waited; Python takes the query.
 IDLE, COMPLETE, STOPPED, OVERFLOWN, SENSE, FULL, DUE, LEFT = range(8)
 # What became of a batch: put in; or not, as the ring is closed, has no room, must not take it, or the block is full.
 TAKEN, CLOSED, NO_ROOM, REFUSED, BLOCK_FULL = 1, 0, -1, -2, -3
@@ -109,7 +109,7 @@ class LoopStage(Protocol):
         """Bind the kernel to batches of a layout, without nulls, and to so many rows of output; None if it cannot be."""
 
     def loop_limits(self) -> tuple[int, int]:
-        """The watermark at which the stage has to be advanced, and the rows until it wants to measure a task."""
+        """The watermark at which the stage has to be advanced, and the rows until it measures a task."""
 
     def loop_done(self, rows: int, made: int) -> list[TimedBatch]:
         """Take over what the loop did since the last call: rows, and results that it wrote."""

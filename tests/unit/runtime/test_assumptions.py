@@ -61,7 +61,7 @@ def test_an_order_of_other_conjuncts_is_left_alone() -> None:
 
 def test_a_pinned_choice_gives_way_to_rows_only() -> None:
     session = QUERY.compiled().open(pk.Engine(threads=1, assume={"key table": "hash"}), bounded=False)
-    (stage,) = (each for each in session._stages.values() if isinstance(each, WindowStage))
+    (stage,) = (stage for stage in session._stages.values() if isinstance(stage, WindowStage))
     assert stage.adaptation.pinned == {"key table"}
 
 

@@ -93,7 +93,7 @@ _SEVERAL = {
 }
 SQL_TYPES = {name: dtype for dtype, names in _SEVERAL.items() for name in names.split()}
 _DECIMALS = frozenset({"decimal", "numeric", "dec"})
-TYPE_NAMES = f"there are {', '.join(SQL_TYPES)} and decimal(p, s) of up to 38 digits (int1, int2, int4 and int8 count bytes; int16, int32, int64 and all uint… count bits)"
+SQL_TYPE_NAMES = f"there are {', '.join(SQL_TYPES)} and decimal(p, s) of up to 38 digits (int1, int2, int4 and int8 count bytes; int16, int32, int64 and all uint… count bits)"
 
 
 def type_named(target: exp.Expression) -> tuple[str, pa.DataType | None]:
@@ -322,7 +322,7 @@ class Translator:
         if dtype is None:
             sizes = node.args["to"].args.get("expressions")
             hint = "types but decimals have no sizes here, write varchar without one; " if sizes else ""
-            raise self.text.error(f"there is no cast to {quoted(name)}; {hint}{TYPE_NAMES}", node)
+            raise self.text.error(f"there is no cast to {quoted(name)}; {hint}{SQL_TYPE_NAMES}", node)
         if kind_of(dtype) in ("timestamp", "date") and _instant_text(node.this):
             instant = _instant(str(node.this.this), node, self.text, getattr(dtype, "tz", None) is not None)
             exact = lit(instant.date() if pa.types.is_date(dtype) else instant)

@@ -30,7 +30,7 @@ HOLDING, RESTORING = "holding", "restoring"  # kernels
 
 
 @dataclass
-class HeldRows:
+class LookBackRows:
     """The rows that one look-back holds, and the aggregates of their keys."""
 
     program: KeyedProgram
@@ -92,7 +92,7 @@ class HeldRows:
 class IncrementalLookBack:
     """Look-backs over spans of time or the last rows of a key, whose aggregates have states of fixed size.
 
-    `programs` has one for each span; `places` tells where the results of each are among the columns of results.
+    `programs` has one for each span; `places` gives the positions of its results among the result columns.
     """
 
     programs: Sequence[KeyedProgram]
@@ -102,11 +102,11 @@ class IncrementalLookBack:
     time: Time
     sorter: Sorter
     metrics: Metrics
-    spans: list[HeldRows] = field(init=False)
+    spans: list[LookBackRows] = field(init=False)
     ahead: OrderedArrivals = field(init=False)
 
     def __post_init__(self) -> None:
-        self.spans = [HeldRows(program) for program in self.programs]
+        self.spans = [LookBackRows(program) for program in self.programs]
         self.ahead = OrderedArrivals(self.rows, self.time, self.sorter, self.metrics)
 
     def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:

@@ -87,7 +87,7 @@ class _Input:
         return ticks_of(batch.column(_ROW)) * self.time.period + self.time.start
 
     def arranged(self, chunk: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """Return a chunk, whose times are all complete, as its stream wants it."""
+        """Return a chunk, whose times are all complete, in the form that its stream takes."""
         if self.arrange is None:
             return [chunk]
         return list(self.arrange(pa.Table.from_batches([chunk])).combine_chunks().to_batches())
