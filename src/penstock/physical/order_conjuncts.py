@@ -17,9 +17,12 @@ from dataclasses import dataclass
 from penstock.physical.nodes import FilterOrder
 from penstock.physical.profile import MASKED, Profile
 
-# Nanoseconds, measured on the fold kernel with 64-bit columns: to read a row in lanes, and a selected row alone.
-IN_LANES = 0.55
+# Nanoseconds, measured on the fold kernel with 64-bit columns: to read a row in lanes, most of it for memory; a selected
+# row alone, with its value in the cache; and the rest of the fold.
+IN_LANES, LINE_COST = 0.55, 0.5
 LONE_COST = 1.2
+REST_OF_FOLD = 1.5
+LINE = 8  # values that come from memory together
 ORDERING_GAIN = 0.1  # of the estimated cost: an order that saves less is not worth new code
 
 
@@ -34,9 +37,9 @@ class ConjunctCost:
     def in_lanes(self) -> float:
         return IN_LANES + self.kernel / 4
 
-    @property
-    def alone(self) -> float:
-        return LONE_COST + self.kernel
+    def alone(self, share: float) -> float:
+        """The cost per row of all rows if only this share is selected: memory delivers whole lines."""
+        return float(share * (LONE_COST + self.kernel) + (1 - (1 - share) ** LINE) * LINE_COST)
 
 
 def order_conjuncts(
@@ -55,9 +58,11 @@ def order_conjuncts(
 
 def cost_of(order: FilterOrder, shares: Sequence[float], costs: Sequence[ConjunctCost]) -> float:
     """Estimate the nanoseconds per row of an order; `shares[mask]` is the share that passes the conjuncts of a mask."""
-    total, passed = sum(costs[number].in_lanes for number in order[0]), _mask(order[0])
+    total = REST_OF_FOLD + sum(costs[number].in_lanes for number in order[0])
+    passed = _mask(order[0])
     for group in order[1:]:
-        total += shares[passed & (len(shares) - 1)] * sum(costs[number].alone for number in group)
+        share = shares[passed & (len(shares) - 1)]
+        total += sum(costs[number].alone(share) for number in group)
         passed |= _mask(group)
     return total
 
@@ -104,7 +109,7 @@ def _best_of(
     for number in numbers:
         before = best.get(mask & ~(1 << number))
         if before is not None:
-            cost = before[0] + shares[mask & ~(1 << number)] * costs[number].alone
+            cost = before[0] + costs[number].alone(shares[mask & ~(1 << number)])
             if cost < found[0]:
                 found = cost, (*before[1], (number,))
     return found

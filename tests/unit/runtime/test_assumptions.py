@@ -53,6 +53,14 @@ def test_what_is_assumed_runs_and_changes_no_answer(name: str) -> None:
     assert pa.Table.from_batches(made).sort_by(order) == wanted.sort_by(order)
 
 
+def test_floats_are_never_shared() -> None:
+    query = STREAM.window(1_000, by="k").agg(s=pk.std("v"))
+    engine = pk.Engine(threads=2, task_bytes=512, assume={"key table shared": "shared"})
+    with query.open(engine=engine) as live:
+        live.push(batch(0))
+        assert "shared: shared" not in live.explain()
+
+
 def test_an_order_of_other_conjuncts_is_left_alone() -> None:
     with QUERY.open(engine=pk.Engine(assume={"filter order": [[2], [0, 1]]})) as live:
         live.push(batch(0))

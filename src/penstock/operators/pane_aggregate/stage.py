@@ -115,7 +115,8 @@ class WindowStage(DirectFold):
     @property
     def variant(self) -> Node:
         """The node as it runs now."""
-        return self.adaptation.node_of(self.workers[0])
+        busy = (worker for worker in self.workers if worker.table is not None)
+        return self.adaptation.node_of(next(busy, self.workers[0]))
 
     def save(self) -> Mapping[str, StateTable]:
         """Save the cells of open panes, the last emitted window, and which columns have held nulls."""

@@ -54,6 +54,12 @@ def assumed_order(assume: Mapping[str, Any], program: WindowProgram) -> FilterOr
     return order if fits and all(costs[number].total for group in order[1:] for number in group) else None
 
 
+def assumed_sharing(assume: Mapping[str, Any], program: WindowProgram) -> Sharing:
+    """The way to share a table that the engine assumes; no atomic operation updates floats, or choices of rows."""
+    sharing: Sharing = assume.get("key table shared", "private")
+    return "private" if sharing == "shared" and not program.atomic_states else sharing
+
+
 class Worker:
     """Fold batches into a pane table; grow the table and switch kernel variants as the data requires."""
 
@@ -75,7 +81,7 @@ class Worker:
         self.adaptive = adaptive
         self.order = assumed_order(self.assume, program)  # of the filter's conjuncts
         # How workers share the first one's table.
-        self.sharing: Sharing = self.assume.get("key table shared", "private")
+        self.sharing = assumed_sharing(self.assume, program)
         self.rows = 0
         self.expected = 0  # rows of the current push, over all workers
         self.expected_panes = 2
