@@ -47,6 +47,8 @@ def queries(left: Any, right: Any) -> dict[str, Any]:
     return {
         "one key": left.join_asof(right, by="k"),
         "two keys": left.join_asof(right, by=["k", "j"]),
+        "no keys": left.join_asof(right),
+        "no keys, some rows": left.join_asof(odd, allow_exact_matches=False),
         "not at the same time": left.join_asof(right, by="k", allow_exact_matches=False),
         "of some rows": left.filter(pk.col("x") % 2 == 0).join_asof(odd.select("k", z=pk.col("y") + 1), by="k"),
         "then windows": left.join_asof(right, by="k").window(10, by="k").agg(n=pk.count(), s=pk.sum("y")),

@@ -112,7 +112,7 @@ _EXACT = frozenset({"bool", "int", "uint", "date", "timestamp", "string"})
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """Two streams, the pairs of columns that are the join keys, and a predicate on the right rows."""
+    """Two streams, the pairs of columns that are the join keys, if any, and a predicate on the right rows."""
 
     left: str
     right: str
@@ -133,7 +133,7 @@ class _Side:
 def carry_in(program: Program) -> Carry | None:
     """Return the carried-in rows of a program's slices; None unless they are the last rows of one stream per key."""
     joins = [obj.body for obj in program.objects if isinstance(obj.body, Asof) and _unbounded(obj.body)]
-    if len(joins) != 1 or not joins[0].on:
+    if len(joins) != 1:
         return None
     left, right = _side(program, joins[0].left), _side(program, joins[0].right)
     if left is None or right is None:

@@ -328,6 +328,7 @@ class Stream(JoinVerbs, LiveVerbs):
         tasks: int | None = None,
         output_mode: str = "append",
         memory: int | str | None = None,
+        columns: Sequence[str] | None = None,
         **bindings: Any,
     ) -> Any:
         """Return the result as a Spark DataFrame, computed by Spark's executors where the data is.
@@ -336,7 +337,8 @@ class Stream(JoinVerbs, LiveVerbs):
         `strategy` forces how the work is distributed ("slices", "fragments", "keys" or "one"; `explain("spark")`
         shows the choice and its reason), `tasks` the number of tasks. `memory` ("2GB") bounds what operators hold in one
         task: rows beyond it are sorted on local disk, and larger states raise a `MemoryLimitError`. Without it, Spark's
-        `spark.executor.pyspark.memory` or `spark.executor.memoryOverhead` does.
+        `spark.executor.pyspark.memory` or `spark.executor.memoryOverhead` does. `columns` names those of the result that are
+        needed: Spark cannot tell, so nothing else is computed or read.
 
         On unbounded streams each window is emitted once, when it is complete. With `output_mode="update"`, for a query
         started with `writeStream.outputMode("update")`, open windows are emitted whenever they have changed.
@@ -344,7 +346,7 @@ class Stream(JoinVerbs, LiveVerbs):
         >>> views.to_spark(spark, events=spark.table("events")).show()     # doctest: +SKIP
         """
         frame = import_module("penstock.spark.frame")  # an upper layer, loaded on demand
-        return frame.to_spark(self, spark, data, bindings, strategy, tasks, output_mode, memory)
+        return frame.to_spark(self, spark, data, bindings, strategy, tasks, output_mode, memory, columns)
 
     def to_json(self) -> str:
         """Serialise the query to text, for `spark.read.format("penstock").option("query", text)`.

@@ -56,7 +56,7 @@ class Halo:
         return (
             reach
             if self.carry is None
-            else f"{reach}, and to the last row of each key in {self.carry.right!r}"
+            else f"{reach}, and to the last row{' of each key' if self.carry.keys else ''} in {self.carry.right!r}"
         )
 
 

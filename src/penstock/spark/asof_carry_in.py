@@ -145,7 +145,9 @@ def _filtered(source: Source, columns: tuple[str, ...], where: Expr) -> Compiled
 
 
 def _keys(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """Return key columns named 0, 1 …, dictionary-decoded."""
+    """Return key columns named 0, 1 …, dictionary-decoded. Without keys, all rows have the same one."""
+    if not names:
+        return pa.RecordBatch.from_arrays([pa.array(np.zeros(batch.num_rows, np.int8))], ["0"])
     columns = [batch.column(name) for name in names]
     plain = [
         column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in columns

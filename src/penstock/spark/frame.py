@@ -65,8 +65,11 @@ def to_spark(
     tasks: int | None,
     output_mode: str = APPEND,
     memory: object = None,
+    columns: Sequence[str] | None = None,
 ) -> DataFrame:
     """Return the result of a query as a DataFrame. Nothing runs before a Spark action, but for one small job per session."""
+    if columns is not None:
+        return _of_columns(stream, spark, data, bindings, strategy, tasks, output_mode, memory, columns)
     if not hasattr(spark, "createDataFrame"):
         raise EngineError(
             f"to_spark takes a SparkSession, such as pk.spark_session(), not a {type(spark).__name__}"
@@ -90,6 +93,24 @@ def to_spark(
     }
     limit = task_memory(spark, memory)
     return Wiring(spark, physical, zone_of(spark), packed_tables(stream), accesses, limit).frame()
+
+
+def _of_columns(
+    stream: Stream,
+    spark: SparkSession,
+    data: Any,
+    bindings: Mapping[str, Any],
+    strategy: str | None,
+    tasks: int | None,
+    output_mode: str,
+    memory: object,
+    columns: Sequence[str],
+) -> DataFrame:
+    """Compute only some columns. The time is computed too, and left out behind the query."""
+    if isinstance(columns, str) or not columns:
+        raise EngineError(f"columns= takes a list of column names of the result, not {shown(columns)}")
+    some = to_spark(stream.select(*columns), spark, data, bindings, strategy, tasks, output_mode, memory)
+    return some.select(*map(quoted, columns))
 
 
 def explain(stream: Stream, tasks: int = 2) -> str:

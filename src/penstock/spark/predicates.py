@@ -72,3 +72,45 @@ def _compared(name: str, column: Any, value: Any) -> Any:
             return column > value
         case _:
             return column >= value
+
+
+# --- filters of Spark on the result of a query ------------------------------------------------------------------
+
+_ORDERED = {"LessThan": "lt", "LessThanOrEqual": "le", "GreaterThan": "gt", "GreaterThanOrEqual": "ge"}
+_EXACT = frozenset({"bool", "int", "string", "timestamp", "date"})
+
+
+def penstock_filter(given: Any, schema: pa.Schema) -> Expr | None:
+    """Translate a filter that Spark pushes to a data source; None if it is not one that both evaluate alike.
+
+    >>> from types import SimpleNamespace
+    >>> class EqualTo(SimpleNamespace): pass
+    >>> penstock_filter(EqualTo(attribute=("k",), value=3), pa.schema({"k": pa.int64()})).name
+    'eq'
+    """
+    place: tuple[str, ...] = getattr(given, "attribute", ())
+    kind = type(given).__name__
+    if len(place) != 1 or place[0] not in schema.names:
+        return None
+    dtype = schema.field(place[0]).type
+    values = given.value if kind == "In" else [getattr(given, "value", None)]
+    literals = [_literal(value, dtype) for value in values]
+    known = [literal for literal in literals if literal is not None]
+    if len(known) < len(literals) or not known or kind_of(dtype) not in _EXACT:
+        return None
+    if kind == "In":
+        return IsIn(Column(place[0]), tuple(known))
+    name = "eq" if kind == "EqualTo" else _ORDERED.get(kind)
+    return None if name is None else Call(name, (Column(place[0]), known[0]))
+
+
+def _literal(value: object, dtype: pa.DataType) -> Literal | None:
+    """Return a constant in the type of a column; None if it is not exactly one of its values."""
+    if value is None or not _fits(value):
+        return None
+    try:
+        exact = pa.scalar(value, dtype)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        return None
+    same = exact.as_py() == value and isinstance(exact.as_py(), type(value))
+    return Literal(exact.value if pa.types.is_temporal(dtype) else exact.as_py(), dtype) if same else None

@@ -5,20 +5,23 @@
           .load("events/*.parquet"))             or .option("paths", '["a.parquet", "b.parquet"]')
 
 A query of several streams takes `paths` as a JSON mapping of their names to paths. Further options: `format`,
-`strategy` ("slices" or "one") and `tasks`. A data source cannot shuffle: a query that needs a shuffle runs in one task
+`strategy` ("slices" or "one"), `tasks`, and `filters`: "pushed" hands filters on the result to the query, so that fewer
+rows are read; the session needs `spark.sql.python.filterPushdown.enabled`. A data source cannot shuffle: a query that needs a shuffle runs in one task
 here, and in several with `query.to_spark(spark)`. Options are data: no code is ever read from them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from penstock.api.expr import Expr
+from penstock.api.stream import Stream
 from penstock.compile import Compiled
 from penstock.errors import BindingError, EngineError, PlanError, UnsupportedError
 from penstock.physical.choose_strategy import ONE, SLICES
@@ -28,6 +31,7 @@ from penstock.sources.conform import check
 from penstock.sources.dataset import open_data
 from penstock.spark.deploy.beside_driver import show_archive
 from penstock.spark.planning import Physical, planned
+from penstock.spark.predicates import penstock_filter
 from penstock.spark.slices import Neighbours, as_json, from_json
 from penstock.spark.tasks import Query, RunTask, shipped, work_on_part
 from penstock.spark.types import never_null, spark_schema
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
 
 TASKS = 8  # a data source cannot read the parallelism of the cluster
 MOST_TASKS = 1_000_000
-OPTIONS = ("query", "path", "paths", "format", "strategy", "tasks")
+OPTIONS = ("query", "path", "paths", "format", "strategy", "tasks", "filters")
 
 
 class PenstockSource(DataSource):
@@ -56,15 +60,21 @@ class PenstockSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Plan the read. Files are checked here, before any task starts."""
         del schema
-        query = self._query()
-        compiled = query.compiled()
+        compiled = self._query().compiled()
         if tables_of(compiled.plan):
             raise UnsupportedError(
                 "a query that joins a table runs with query.to_spark(spark): options hold no rows"
             )
+        pushes = str(self.options.get("filters", "spark"))
+        if pushes not in ("spark", "pushed"):
+            raise EngineError(f"the option 'filters' is {pushes!r:.40}; there are 'spark' and 'pushed'")
+        return (FilteringReader if pushes == "pushed" else PenstockReader)(self, compiled)
+
+    def planned(self, compiled: Compiled) -> tuple[Query, tuple[str, ...]]:
+        """Return a query as tasks get it, and their parts."""
         physical = self._planned(compiled, bound_paths(compiled, self.options))
         parts = tuple(json.dumps(as_json(part)) for part in physical.parts)
-        return PenstockReader(replace(query, objects=shipped(compiled.plan)), parts)
+        return Query.of(compiled.plan, shipped(compiled.plan)), parts
 
     def _query(self) -> Query:
         unknown = [name for name in self.options if name.lower() not in OPTIONS]
@@ -149,18 +159,35 @@ class PenstockPartition(InputPartition):
 class PenstockReader(DataSourceReader):
     """Run the query inside the tasks that read the files."""
 
-    def __init__(self, query: Query, parts: tuple[str, ...]) -> None:
-        self._query, self._parts = query, parts
+    def __init__(self, source: PenstockSource, compiled: Compiled) -> None:
+        self.query, self.parts = source.planned(compiled)
 
     def partitions(self) -> list[InputPartition]:
         """List one partition per task."""
-        return [PenstockPartition(number, part) for number, part in enumerate(self._parts)]
+        return [PenstockPartition(number, part) for number, part in enumerate(self.parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the files of a task and return the results of its slice."""
         assert isinstance(partition, PenstockPartition)
         part = from_json(json.loads(partition.part))
-        return work_on_part(RunTask(self._query, "UTC"), part, Neighbours(self._parts, partition.number))
+        return work_on_part(RunTask(self.query, "UTC"), part, Neighbours(self.parts, partition.number))
+
+
+class FilteringReader(PenstockReader):
+    """A reader that takes filters of Spark, which refuses such a one unless its switch for filters is set."""
+
+    def __init__(self, source: PenstockSource, compiled: Compiled) -> None:
+        super().__init__(source, compiled)
+        self._source = source
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
+        """Filter the results of the query, which its passes move to the scan where they can. Spark filters once more."""
+        plan = self.query.compiled().plan
+        known = [made for given in filters if (made := penstock_filter(given, schema_of(plan))) is not None]
+        if known:
+            narrowed = Stream(plan, {}).filter(*map(Expr, known)).compiled()
+            self.query, self.parts = self._source.planned(narrowed)
+        return filters
 
 
 def register(spark: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import EngineError, SparkSettingWarning
+from penstock.errors import EngineError, SparkSettingWarning, UnsupportedError
 from penstock.spark.deploy.beside_driver import show_archive
 from penstock.spark.deploy.preflight import require_penstock
 
@@ -24,6 +24,11 @@ _MANY_TASKS = 8  # per core: at some ten milliseconds each, they take longer tha
 def require_session(spark: SparkSession, streaming: bool, cores: int) -> None:
     """Refuse a session that cannot run queries, and warn of settings that streams should not have. Runs one small job per session."""
     require_version(spark.version)
+    if streaming and is_connect(spark):
+        raise UnsupportedError(
+            "streaming queries do not run over Spark Connect: the sources and the state of a stream need the driver's process; "
+            "start them in a classic session (spark://, yarn, k8s:// or local), or collect what is there in this one"
+        )
     checked = _setting(spark, CHECKED)
     if checked == PASSED_STREAMS or (checked == PASSED and not streaming):
         return
@@ -34,6 +39,11 @@ def require_session(spark: SparkSession, streaming: bool, cores: int) -> None:
         for problem in stream_problems(_setting(spark, _PARTITIONS), _setting(spark, _EMPTY), cores):
             warnings.warn(problem, SparkSettingWarning, stacklevel=4)
     spark.conf.set(CHECKED, PASSED_STREAMS if streaming else PASSED)
+
+
+def is_connect(spark: Any) -> bool:
+    """Return whether a session is a client of Spark Connect."""
+    return ".connect." in f"{type(spark).__module__}."
 
 
 def require_version(version: str) -> None:

@@ -15,6 +15,8 @@ _MISSING = "No module named 'penstock'"  # of an executor that has joined since,
 _DAMAGED = re.compile(
     r"\[?(CANNOT_LOAD_STATE_STORE|STATE_STORE_\w+|INVALID_\w*CHECKPOINT\w*)|(ChecksumException)"
 )
+# Spark writes the offsets of a batch in one atomic step: of two drivers on one checkpoint, one finds them written.
+_TWO_DRIVERS = re.compile(r"CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using")
 
 
 def streaming_problem(query: Any) -> PenstockError | None:
@@ -44,6 +46,11 @@ def problem_in(text: str) -> PenstockError | None:
             return kind(message)
     if _MISSING in text:
         return EngineError(f"a Python worker of Spark cannot import Penstock: {ADVICE}")
+    if _TWO_DRIVERS.search(text):
+        return StateError(
+            "another driver runs a query on the same checkpoint, and has begun this batch: stop one of the two; "
+            "nothing is lost, and the other goes on"
+        )
     found = _DAMAGED.search(text)
     return None if found is None else StateError(_damaged(found[1] or found[2]))
 
