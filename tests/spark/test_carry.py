@@ -104,7 +104,7 @@ def test_unordered_files_are_not_sliced(tmp_path: Path) -> None:
     mixed = pa.table({"t": [5, 6, 1, 2], "k": [1, 1, 1, 1], "v": [1, 2, 3, 4]})
     written(mixed, tmp_path / "c", 2, 2)
     query = left.join_asof(pk.scan(tmp_path / "c", time="t", name="c"), by="k")
-    with pytest.raises(pk.EngineError, match="not in the order"):
+    with pytest.raises(pk.EngineError, match="not in the required order"):
         planned(query.compiled(), query.data, "slices", 2)
 
 

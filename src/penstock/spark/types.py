@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.errors import OverflowError as PenstockOverflow
 from penstock.errors import UnsupportedError
-from penstock.plan.nodes import Aggregate, Apply, Attach, Plan
+from penstock.plan.nodes import Aggregate, Apply, Attach, Filter, Plan
 from penstock.types.arrow import plain_type, value_type
 from penstock.types.windows import WINDOW_END, WINDOW_START
 
@@ -121,6 +121,8 @@ def never_null(plan: Plan) -> list[str]:
     match plan:
         case Aggregate() | Apply() | Attach():
             return [WINDOW_START, WINDOW_END]
+        case Filter(source):
+            return never_null(source)
         case _:
             return []
 
