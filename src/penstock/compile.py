@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.algorithms.kernel_factory import Backend, KernelFactory, once
 from penstock.analysis.order import coarse_times, depends_on_order
 from penstock.analysis.predicates import scan_predicates
+from penstock.analysis.struct_fields import narrowed_structs
 from penstock.expr.nodes import Expr
 from penstock.ir import nodes as ir
 from penstock.ir import nodes as jn
@@ -102,6 +103,11 @@ class Compiled:
     def coarse_times(self) -> dict[str, Steps]:
         """The time resolution the query needs, for each stream that it reads only by panes."""
         return coarse_times(self.program)
+
+    @cached_property
+    def structs(self) -> dict[str, dict[str, pa.DataType]]:
+        """The structs of each stream of which the query reads some fields only, with those fields."""
+        return narrowed_structs(self.program)
 
     @property
     def table_columns(self) -> dict[str, tuple[str, ...]]:

@@ -119,6 +119,9 @@ def _rows_of_files(
     engine: Engine,
 ) -> Iterator[pa.RecordBatch]:
     plan, pushed = data.dataset(), 0
+    structs = compiled.structs.get(source.name)
+    if structs:  # the fields that are not read become null where batches get the declared types
+        plan = plan.typed(structs)
     where, steps = compiled.predicates.get(source.name), compiled.coarse_times.get(source.name)
     malformed = Malformed(source.on_bad, source.time.column)
     for batch in plan.batches(list(columns), where, engine.workers, steps, malformed):

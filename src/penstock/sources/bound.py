@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, TypeGuard
 
 import pyarrow as pa
@@ -34,6 +34,9 @@ class Prunable(Protocol):
     @property
     def rows(self) -> int | None:
         """Return the number of rows, including skipped ones, if it is known."""
+
+    def typed(self, types: Mapping[str, pa.DataType]) -> Prunable:
+        """Return the same data with other types of some columns: structs with fewer fields, which alone are decoded."""
 
     def batches(
         self,

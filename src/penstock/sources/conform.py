@@ -17,7 +17,16 @@ from penstock.errors import OverflowError as PenstockOverflow
 from penstock.errors import SchemaMismatchError
 from penstock.expr.decimals import size_of
 from penstock.expr.rules import Operand
-from penstock.types.arrow import DIGITS, finer, kind_of, names_of, plain_type, tick_unit, value_type
+from penstock.types.arrow import (
+    DIGITS,
+    finer,
+    kind_of,
+    member_type,
+    names_of,
+    plain_type,
+    tick_unit,
+    value_type,
+)
 
 Conform = Callable[[pa.RecordBatch], pa.RecordBatch]
 
@@ -64,6 +73,8 @@ def harmless(given: pa.DataType, declared: pa.DataType) -> bool:
     source, target = plain_type(value_type(given)), plain_type(value_type(declared))
     if source == target or pa.types.is_null(source):
         return True
+    if pa.types.is_struct(source) and pa.types.is_struct(target):
+        return _fits_struct(source, target)
     match kind_of(source), kind_of(target):
         case ("string", "string"):
             return True
@@ -79,6 +90,35 @@ def harmless(given: pa.DataType, declared: pa.DataType) -> bool:
             return _coarser(source, target)
         case _:
             return False
+
+
+def _fits_struct(source: pa.DataType, target: pa.DataType) -> bool:
+    """Check the fields that both structs have, at least one; a field that is missing becomes null."""
+    pairs = [(member_type(source, field.name), field.type) for field in target]
+    unique = len({field.name for field in source}) == source.num_fields
+    known = [(given, declared) for given, declared in pairs if given is not None]
+    return unique and bool(known) and all(harmless(given, declared) for given, declared in known)
+
+
+def _as_struct(array: pa.StructArray, dtype: pa.DataType) -> pa.StructArray:
+    """Choose the fields of a struct by name, and convert them; those that it lacks are null."""
+    fields = list(dtype)
+    children = [_field_of(array, field) for field in fields]
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+
+
+def _field_of(array: pa.StructArray, field: pa.Field) -> pa.Array:
+    place = array.type.get_field_index(field.name)
+    return pa.nulls(len(array), field.type) if place < 0 else _converted(array.field(place), field.type)
+
+
+def _converted(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    if array.type == dtype:
+        return array
+    if pa.types.is_struct(dtype) and pa.types.is_struct(array.type):
+        return _as_struct(array, dtype)
+    return _decoded(array).cast(dtype)
 
 
 def _fewer_digits(source: pa.DataType, target: pa.DataType) -> bool:
@@ -153,7 +193,7 @@ def _selection(actual: pa.Schema, columns: Sequence[str]) -> Conform:
 def cast(array: pa.Array, dtype: pa.DataType, name: str, where: str) -> pa.Array:
     """Convert one column, rejecting values that do not fit."""
     try:
-        return _no_null_entry(array if array.type == dtype else _decoded(array).cast(dtype))
+        return _no_null_entry(_converted(array, dtype))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise PenstockOverflow(
             f"column {name!r} of {where} holds values that {dtype} cannot hold; declare it as {array.type}"

@@ -73,6 +73,11 @@ class Dataset:
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
 
+    def typed(self, types: Mapping[str, pa.DataType]) -> Dataset:
+        """Return the same data with other types of some columns: structs with fewer fields, which alone are decoded."""
+        fields = [field.with_type(types.get(field.name, field.type)) for field in self.schema]
+        return replace(self, schema=pa.schema(fields))
+
     def batches(
         self,
         columns: Sequence[str] | None = None,

@@ -21,7 +21,15 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.sources.parquet_footers import MAGIC, Footer, ending, leaf_of, legacy_times, open_parquet
+from penstock.sources.parquet_footers import (
+    MAGIC,
+    Footer,
+    ending,
+    leaf_of,
+    leaves_under,
+    legacy_times,
+    open_parquet,
+)
 from penstock.storage.access import Access
 from penstock.storage.filesystems import Buffer, Span
 from penstock.types.arrow import kind_of, width_of
@@ -93,11 +101,7 @@ def fetched(access: Access, footer: Footer, numbers: Sequence[int], columns: Seq
 def spans_of(metadata: Any, numbers: Sequence[int], columns: Sequence[str]) -> list[Span]:
     """Return the byte ranges to request for some columns of row groups."""
     groups = (metadata.row_group(number) for number in numbers)
-    leaves = [
-        place
-        for place, name in enumerate(metadata.schema.column(at).path for at in range(len(metadata.schema)))
-        if any(name == column or name.startswith(f"{column}.") for column in columns)
-    ]
+    leaves = leaves_under(metadata, columns)
     spans = [span for group in groups for span in _merged([_chunk(group.column(at)) for at in leaves])]
     return _joined(spans, _GAP)
 
@@ -270,8 +274,19 @@ def _by_arrow(
     if most is not None:
         parts = file.iter_batches(most, row_groups=run, columns=columns, use_threads=False)
     else:
-        parts = iter(file.read_row_groups(run, columns=columns, use_threads=False).to_batches())
+        parts = _at_once(file, run, columns)
     return with_valid_values(parts)
+
+
+def _at_once(file: Any, run: list[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Read a run at once; where dictionaries lie inside structs, Arrow reads no more than one row group."""
+    try:
+        yield from file.read_row_groups(run, columns=columns, use_threads=False).to_batches()
+    except pa.ArrowNotImplementedError:
+        if len(run) == 1:
+            raise
+        for number in run:
+            yield from _at_once(file, [number], columns)
 
 
 def most_rows(schema: pa.Schema, columns: Sequence[str]) -> int:
@@ -323,7 +338,10 @@ def _readable(metadata: Any, columns: Sequence[str], numbers: Sequence[int]) -> 
     return (
         bool(columns)
         and all(
-            _plain_name(name) and name not in legacy and _same_in_both(stored.field(name).type)
+            _plain_name(name)
+            and name in stored.names
+            and name not in legacy
+            and _same_in_both(stored.field(name).type)
             for name in columns
         )
         and _plainly_encoded(metadata, columns, numbers)

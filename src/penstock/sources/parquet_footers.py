@@ -20,7 +20,7 @@ from penstock.sources.paths import FoundFile
 from penstock.sources.thrift import DamagedError
 from penstock.sources.value_ranges import Range
 from penstock.storage.access import LOCAL, Access
-from penstock.types.arrow import kind_of, tick_unit, value_type
+from penstock.types.arrow import kind_of, member_type, tick_unit, value_type
 from penstock.types.time import NANOSECONDS
 
 MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
@@ -175,6 +175,40 @@ def _leaves_of(metadata: Any) -> _Leaves:
         _LEAVES.clear()
     found = _LEAVES[id(metadata)] = _Leaves(metadata, places, tuple(legacy))
     return found
+
+
+def leaves_under(metadata: Any, columns: Sequence[str]) -> list[int]:
+    """Return the places of some columns, or of the leaves of structs among them."""
+    known, found = _leaves_of(metadata).places, set[int]()
+    for column in columns:
+        place = known.get(column)
+        if place is not None:
+            found.add(place)
+        else:
+            schema = metadata.schema
+            paths = (schema.column(number).path for number in range(len(schema)))
+            found.update(at for at, path in enumerate(paths) if f"{path}.".startswith(f"{column}."))
+    return sorted(found)
+
+
+def declared_leaves(name: str, stored: pa.DataType, declared: pa.DataType) -> list[str]:
+    """Name the parts of a struct that the declared type has; the column itself if it is no struct, or names hold dots.
+
+    >>> place = pa.struct({"city": pa.string(), "at": pa.struct({"x": pa.int64(), "y": pa.int64()})})
+    >>> declared_leaves("place", place, pa.struct({"at": pa.struct({"y": pa.int64()})}))
+    ['place.at.y']
+    """
+    if stored == declared or not (pa.types.is_struct(stored) and pa.types.is_struct(declared)) or "." in name:
+        return [name]
+    parts: list[str] = []
+    for field in declared:
+        inside = member_type(stored, field.name)
+        if "." in field.name:
+            return [name]
+        if inside is not None:
+            below = declared_leaves(field.name, inside, field.type)
+            parts += [f"{name}.{path}" for path in below]
+    return parts or [name]
 
 
 def legacy_times(metadata: Any) -> Sequence[str]:

@@ -141,7 +141,8 @@ def _row_groups(
     afar = access.reaches(fragment.path)
     paged = None if afar else fragment.path  # in a store, each page header would be a request
     for run, time in in_steps(numbers, metadata, schema, columns, names, steps, paged):
-        wanted = [names.get(name, name) for name in columns if time is None or name != time.name]
+        inside = [name for name in columns if time is None or name != time.name]
+        wanted = _leaves(metadata, schema, inside, names)
 
         def decoded(
             path: str, numbers: list[int], wanted: Sequence[str] = wanted
@@ -158,6 +159,19 @@ def _row_groups(
                 batch.rename_columns([ours.get(name, name) for name in batch.schema.names]) if ours else batch
             )
             yield left(named if time is None else time.added(named, start), start, gone)
+
+
+def _leaves(metadata: Any, schema: pa.Schema, columns: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """Name the columns in the file; of a struct the leaves that are declared, where not all are."""
+    declared = [(names.get(name, name), schema.field(name).type) for name in columns]
+    if not any(pa.types.is_struct(dtype) for _, dtype in declared):
+        return [name for name, _ in declared]
+    stored = metadata.schema.to_arrow_schema()
+    return [
+        leaf
+        for name, dtype in declared
+        for leaf in parquet_footers.declared_leaves(name, stored.field(name).type, dtype)
+    ]
 
 
 def _legacy_unit(schema: pa.Schema, columns: Sequence[str]) -> str | None:
