@@ -23,7 +23,7 @@ IN_LANES, LINE_COST = 0.55, 0.5
 LONE_COST = 1.2
 REST_OF_FOLD = 1.5
 LINE = 8  # values that come from memory together
-ORDERING_GAIN = 0.1  # of the estimated cost: an order that saves less is not worth new code
+ORDERING_GAIN = 0.15  # of the estimated cost: an order that saves less is not worth new code
 
 
 @dataclass(frozen=True, slots=True)
