@@ -27,7 +27,7 @@ class ArrivalRate:
         """Return how long a number of rows took to arrive, at the last rate.
 
         >>> times = iter([0.0, 0.5])
-        >>> arrivals = Arrivals(lambda: next(times))
+        >>> arrivals = ArrivalRate(lambda: next(times))
         >>> arrivals.add(1000)
         >>> arrivals.turn()
         >>> arrivals.milliseconds(200)
