@@ -50,11 +50,12 @@ class Feed:
     def checkpoint(self) -> Path:
         return self.folder / "checkpoint"
 
-    def start(self, frame: Any, sink: Any = None) -> Any:
-        """Start a query that ends when no file is left."""
+    def start(self, frame: Any, sink: Any = None, available_now: bool = True) -> Any:
+        """Start a query that ends when no file is left, or goes on."""
+        trigger = {"availableNow": True} if available_now else {"processingTime": "0 seconds"}
         writer = frame.writeStream.option("checkpointLocation", str(self.checkpoint))
         sink = sink or pk.delta_sink(self.table, query_id="tests")
-        return writer.foreachBatch(sink).trigger(availableNow=True).start()
+        return writer.foreachBatch(sink).trigger(**trigger).start()
 
     def run(self, spark: Any, name: str, scanned: bool = False) -> Any:
         """Run a query over what is there, to its end.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +116,19 @@ def test_what_can_never_be_emitted_is_refused_before_it_starts(spark: Any, feed:
     both = feed.query(spark, "rows").select("k", "double").union(still).window("1s").agg(n=pk.count())
     with pytest.raises(pk.UnsupportedError, match="stream 'still' ends, that of others does not"):
         both.to_spark(spark)
+
+
+def test_a_second_driver_on_a_checkpoint_stops_one_of_the_two_and_is_named(spark: Any, feed: Feed) -> None:
+    """Another driver has begun the next batch: its offsets are there when this one would write its own."""
+    query = feed.query(spark, "tumbling").to_spark(spark)
+    assert feed.run(spark, "tumbling").exception() is None
+    started = feed.start(query, available_now=False)
+    offsets = feed.checkpoint / "offsets"
+    started.processAllAvailable()
+    last = max(int(path.name) for path in offsets.glob("[0-9]*"))
+    shutil.copy(offsets / str(last), offsets / str(last + 1))
+    feed.put(1, PARTS[1])
+    with pytest.raises(Exception):  # noqa: B017 - Spark's types differ between versions
+        started.processAllAvailable()
+    problem = pk.streaming_problem(started)
+    assert isinstance(problem, pk.StateError) and "another driver runs a query" in str(problem)

@@ -14,6 +14,7 @@ import penstock as pk
 from penstock.cli.doctor import problems, table
 from penstock.spark.deploy import preflight, settings
 from penstock.spark.deploy.preflight import Executor
+from penstock.spark.deploy.settings import is_connect, require_session
 from penstock.spark.deploy.survey import surveyor
 
 
@@ -156,3 +157,17 @@ def test_settings_that_harm_streams_are_each_a_warning(monkeypatch: pytest.Monke
     partitions, empty = (str(warning_message.message) for warning_message in caught)
     assert partitions.startswith("spark.sql.shuffle.partitions is 200, and 2 tasks run at once")
     assert "verifyCheckpointDirectoryEmptyOnStart is true" in empty
+
+
+def test_streams_over_connect_are_refused_in_one_line() -> None:
+    pytest.importorskip("grpc")
+    from pyspark.sql.connect.session import SparkSession
+
+    class Client(SparkSession):
+        version = "4.3.0"
+
+    client: Any = object.__new__(Client)
+    Client.__module__ = SparkSession.__module__
+    assert is_connect(client)
+    with pytest.raises(pk.UnsupportedError, match="streaming queries do not run over Spark Connect"):
+        require_session(client, True, 2)
