@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import pyarrow as pa
+
 from penstock.algorithms.expressions.host_columns import HostColumns
 from penstock.analysis.graph import needs_arrival, read_by_time
 from penstock.analysis.order import order_of_keys_is_seen
@@ -24,6 +26,8 @@ from penstock.physical import choose_join, choose_signals, choose_window, waterm
 from penstock.physical import nodes as ph
 from penstock.physical.choose_algorithm import AlgorithmChoice, choices, preferred
 from penstock.physical.choose_states import STATES, keyed_states, may_hold_states
+from penstock.physical.order_conjuncts import guessed_order, show_order
+from penstock.physical.predicate_costs import conjunct_costs
 from penstock.physical.settings import POSITIONAL_SIGNALS, Settings
 from penstock.physical.split_filters import SplitFilter, split_filter
 from penstock.physical.split_joins import result_columns, split_rolling
@@ -168,6 +172,7 @@ class _Builder:
             body.fields,
             body.having,
             body.strict,
+            order=_first_order(body.where, source.schema),
         )
         sharing = ph.Choice(
             "sharing", "private", "each worker has its own table: no worker waits for another"
@@ -176,6 +181,7 @@ class _Builder:
             choose_window.grouping(None),
             table,
             sharing,
+            *_order_choice(op.order),
             choose_window.state_layout(body.reductions),
             *choose_window.algorithms(chosen),
         )
@@ -384,3 +390,20 @@ def _leaves_time_out(body: ir.Body, source: ir.Object, made: SplitWindow) -> boo
 def _kept(held: ph.Choice, chosen: tuple[AlgorithmChoice, ...]) -> tuple[ph.Choice, ...]:
     """The choice of what is held, and the algorithms over rows if those are."""
     return (held,) if held.taken == STATES else (held, *choose_window.algorithms(chosen))
+
+
+def _first_order(where: ex.Expr | None, schema: pa.Schema) -> ph.FilterOrder | None:
+    """The order of a kernel's conjuncts until rows were seen."""
+    if where is None:
+        return None
+    host = HostColumns(schema)
+    inside = host.value(where)
+    return guessed_order(conjunct_costs(inside, host.schema))
+
+
+def _order_choice(order: ph.FilterOrder | None) -> tuple[ph.Choice, ...]:
+    if order is None:
+        return ()
+    reason = "dear conditions are computed for rows that pass those expected to drop most rows"
+    seen = ph.Assumption("shares are as a planner expects", "the cheapest order for the rows seen")
+    return (ph.Choice("filter order", show_order(order), reason, (), (seen,)),)

@@ -10,9 +10,11 @@ from math import prod
 import pyarrow as pa
 
 from penstock.algorithms.expressions.host_columns import HostColumns
+from penstock.analysis.predicates import conjuncts, is_total
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.loop.machine import is_text
+from penstock.physical.order_conjuncts import ConjunctCost
 from penstock.types.arrow import width_of
 
 # Nanoseconds per row on one core, measured on this code; only their ratios matter.
@@ -99,6 +101,28 @@ def _step(node: ex.Expr, schema: pa.Schema) -> float:
             return NODE_COST * _DEAR.get(function, 1)
         case _:
             return NODE_COST
+
+
+def conjunct_costs(where: ex.Expr | None, schema: pa.Schema) -> tuple[ConjunctCost, ...]:
+    """What is known of the conjuncts of a kernel's filter without rows."""
+    return tuple(
+        ConjunctCost(
+            kernel_cost(part, schema),
+            is_total(part, schema),
+            selectivity(part),
+            _in_lanes(part, schema),
+        )
+        for part in conjuncts(where)
+    )
+
+
+def _in_lanes(expr: ex.Expr, schema: pa.Schema) -> bool:
+    """Whether SIMD lanes compute an expression: they compare no texts, and have no integer division."""
+    texts = any(is_text(schema.field(name).type) for name in ex.columns_of(expr))
+    return not texts and not any(
+        isinstance(node, ex.Call) and node.function in _DEAR and node.function != "div"
+        for node in ex.walk(expr)
+    )
 
 
 def host_cost(expr: ex.Expr, schema: pa.Schema) -> float:

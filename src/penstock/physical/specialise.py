@@ -53,7 +53,10 @@ def specialise(node: Node, profile: PaneProfile, *reasons: Choice) -> Node:
         sharing=profile.sharing,
     )
     found = {choice.what: choice for choice in (*_choices(profile), *reasons)}
-    kept = [found.pop(choice.what, choice) for choice in node.choices]
+    if profile.order == node.op.order:
+        found.pop("filter order", None)  # the plan has the reason
+    left = "filter order" if profile.order is None else ""
+    kept = [found.pop(choice.what, choice) for choice in node.choices if choice.what != left]
     return replace(node, op=op, choices=(*kept, *found.values()))
 
 

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.physical.nodes import FilterOrder
-from penstock.physical.order_conjuncts import ConjunctCost, _shares, cost_of, order_conjuncts
+import penstock as pk
+from penstock.physical.nodes import FilterOrder, PaneAggregate
+from penstock.physical.order_conjuncts import ConjunctCost, _shares, cost_of, guessed_order, order_conjuncts
+from penstock.physical.predicate_costs import conjunct_costs
 from penstock.physical.profile import MASKED, Passed, Profile
 
 CHEAP = ConjunctCost(0.5)
@@ -97,3 +99,32 @@ def test_no_order_of_single_conjuncts_is_estimated_to_be_cheaper(
         for order in permutations(range(len(shares)))
     )
     assert cost_of(found, passing, costs) <= least / 0.85 + 1e-9
+
+
+# --- before any row -------------------------------------------------------------------------------------
+
+ROWS_STREAM = pk.stream("rows", {"t": "int64", "a": "int64", "b": "int64", "s": "string"}, time="t")
+A, B = pk.col("a"), pk.col("b")
+GUESSES: dict[str, tuple[pk.Expr, FilterOrder | None]] = {
+    "a list of numbers waits for an equality": ((A == 1) & B.is_in(range(0, 100, 3)), ((0,), (1,))),
+    "whichever is written first": (B.is_in(range(0, 100, 3)) & (A == 1), ((1,), (0,))),
+    "a list of texts waits": ((A == 1) & pk.col("s").is_in(["x", "y"]), ((0,), (1,))),
+    "a disjunction waits": ((A == 1) & ((B % 7 == 2) | (B % 5 == 1)), ((0,), (1,))),
+    "comparisons are computed together": ((A > 1) & (B > 2), None),
+    "what can fail is computed for every row": (
+        (A == 1) & (B.is_in(range(0, 100, 3)) & (B * A < 9)),
+        ((0, 2), (1,)),
+    ),
+    "one condition": (A == 1, None),
+}
+
+
+@pytest.mark.parametrize("name", GUESSES)
+def test_the_first_order_follows_guesses(name: str) -> None:
+    where, expected = GUESSES[name]
+    query = ROWS_STREAM.filter(where).window(10).agg(n=pk.count())
+    (op,) = (
+        node.op for node in query.compiled().physical("bounded").nodes if isinstance(node.op, PaneAggregate)
+    )
+    assert op.order == expected
+    assert guessed_order(conjunct_costs(op.where, ROWS_STREAM.schema)) == expected

@@ -133,14 +133,15 @@ def origin(partial: Partial, old: Sequence[Partial], may_be_null: MayBeNull) -> 
 def collapsing(old: Sequence[Partial], may_be_null: MayBeNull) -> list[tuple[int, int]]:
     """Pairs of partials that hold the same where no argument is null beyond those of `may_be_null`."""
     bare = [_bare(partial, may_be_null) for partial in old]
-    pairs = []
+    pairs: list[tuple[int, int]] = []
     for place, (partial, without) in enumerate(zip(old, bare, strict=True)):
         if partial == without:
             continue
-        same = next((other for other, one in enumerate(bare) if one == without and other != place), None)
-        if same is None and without in (PRESENT, ROWS):
-            same = 0
-        pairs += [] if same is None else [(same, place)]
+        same = [other for other, one in enumerate(bare) if one == without and other != place]
+        exact = [other for other in same if old[other] == without]
+        if not exact and without in (PRESENT, ROWS):
+            pairs.append((0, place))  # flags of two columns may agree where both are null
+        pairs += [(other, place) for other in (exact or same)[:1]]
     return pairs
 
 

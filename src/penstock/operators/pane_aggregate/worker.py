@@ -32,7 +32,7 @@ from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.sliding_cursor import SlidingCursor
 from penstock.operators.pane_aggregate.table import PaneTable, panes_ahead
 from penstock.operators.pane_aggregate.tasks import Task
-from penstock.physical.nodes import FilterOrder, Sharing
+from penstock.physical.nodes import FilterOrder, PaneAggregate, Sharing
 from penstock.runtime.adapt.assumptions import ORDER, order_of
 from penstock.runtime.adapt.controller import Report
 from penstock.runtime.kernels import BoundKernel, RowsCall
@@ -46,9 +46,10 @@ def _unheard(what: str, before: str, after: str, why: str) -> None:
 
 
 def assumed_order(assume: Mapping[str, Any], program: WindowProgram) -> FilterOrder | None:
-    """The order of conjuncts that the engine assumes, if the filter has them and those that can fail come first."""
+    """The order of conjuncts that the engine assumes, if the filter has them and those that can fail come first; else the plan's."""
     if ORDER not in assume:
-        return None
+        assert isinstance(program.node.op, PaneAggregate)
+        return program.node.op.order
     order, costs = order_of(assume[ORDER]), program.conjunct_costs
     fits = sum(map(len, order)) == len(costs)
     return order if fits and all(costs[number].total for group in order[1:] for number in group) else None

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.algorithms.partials import Partial, partials_of
+from penstock.algorithms.partials import Partial, collapsing, partials_of
 from penstock.analysis.panes import in_panes
 from penstock.expr import nodes as ex
 from penstock.expr.nodes import Column
@@ -68,6 +68,25 @@ def test_reductions_share_the_states_that_are_the_same(
     reductions: list[Reduction], expected: list[str]
 ) -> None:
     assert kinds(*reductions) == expected
+
+
+@pytest.mark.parametrize(
+    ("reductions", "pairs"),
+    [
+        ([Reduction("min", (F,))], [(0, 2)]),
+        # both columns may be null in the same row: their flags are compared with the presence of rows, not only with each other
+        ([Reduction("min", (F,)), Reduction("min", (G,))], [(0, 2), (0, 4)]),
+        ([Reduction("count", ()), Reduction("mean", (F,))], [(0, 2)]),
+        ([Reduction("mean", (F,)), Reduction("mean", (G,))], [(0, 2), (4, 2), (0, 4), (2, 4)]),
+        ([Reduction("var", (F,))], []),
+    ],
+    ids=["a flag", "two flags", "counts", "two counts", "no flag"],
+)
+def test_null_flags_are_dropped_only_where_states_agree_with_the_presence_of_rows(
+    reductions: list[Reduction], pairs: list[tuple[int, int]]
+) -> None:
+    old = partials_of(reductions, lambda expr: True)
+    assert collapsing(old, lambda expr: False) == pairs
 
 
 @pytest.mark.parametrize("function", ["var", "kurtosis", "corr", "min_by", "first", "last"])

@@ -6,7 +6,7 @@ Rows are processed in chunks, so that intermediate results stay in the first-lev
     2. selection     the filter, to a list of row offsets, without branches
     3. add           for each selected row: look up the key's group, step the states of (pane, key)
 
-Without keys, steps 2 and 3 become a plain masked reduction that LLVM vectorises. `fold_steps/` has a file for
+Without keys, floats and rows without a filter take a plain masked reduction in place of steps 2 and 3, in lanes. `fold_steps/` has a file for
 each step.
 
 A row is added wholly or not at all. When there is no room for its key or pane, or an integer sum would
@@ -37,7 +37,7 @@ def build_fold(spec: FoldSpec) -> RowKernel:
     with k.while_(frame.at < frame.hi):
         n = k.var("n", chunk_length(frame.hi - frame.at, FOLD_CHUNK))
         pane.enter(frame.time_at(frame.at))
-        if spec.keys or spec.sparse:
+        if frame.selects:
             _add_chunk(frame, pane, n)
         else:
             _reduce_chunk(frame, pane, n)

@@ -13,7 +13,7 @@ from penstock.algorithms.expressions.nullability import may_be_null
 from penstock.algorithms.monoids import Monoid
 from penstock.algorithms.partials import Partial, collapsing, monoid_of, origin, partials_of
 from penstock.algorithms.sliding.accumulate import has_floats
-from penstock.analysis.predicates import conjuncts, is_total
+from penstock.analysis.predicates import conjuncts
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
@@ -27,7 +27,7 @@ from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FoldSpec,
 from penstock.operators.pane_aggregate.kernels.merge_fragments import build_merge_fragments, build_merge_pane
 from penstock.physical.nodes import PaneAggregate, Reduction
 from penstock.physical.order_conjuncts import ConjunctCost
-from penstock.physical.predicate_costs import kernel_cost
+from penstock.physical.predicate_costs import conjunct_costs
 from penstock.physical.profile import ProfileLayout
 from penstock.types.time import Time
 from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow, TimeWindow
@@ -236,10 +236,7 @@ class WindowInputs:
     @property
     def conjunct_costs(self) -> tuple[ConjunctCost, ...]:
         """What is known of the filter's conjuncts without rows."""
-        return tuple(
-            ConjunctCost(kernel_cost(part, self.schema), is_total(part, self.schema))
-            for part in conjuncts(self.where)
-        )
+        return conjunct_costs(self.where, self.schema)
 
     @property
     def computed(self) -> tuple[ex.Field, ...]:

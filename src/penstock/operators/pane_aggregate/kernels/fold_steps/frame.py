@@ -20,6 +20,7 @@ from penstock.algorithms.hash_table.group_kernels import (
 from penstock.algorithms.monoids import Monoid, Values
 from penstock.algorithms.partials import Partial
 from penstock.algorithms.partials.contribution import Contribution, contribution
+from penstock.algorithms.sliding.accumulate import has_floats
 from penstock.analysis.predicates import conjunction, conjuncts
 from penstock.expr import nodes as ex
 from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED, KEYS, NEED_KEYS, STATUS
@@ -118,6 +119,17 @@ class FoldFrame:
         self.own = Owned.declare(k) if spec.sharing == "partitioned" else None
         self.key_capacity = k.scalar("key_capacity") if isinstance(self.keys, HashGroups) else None
         self.at = k.var("at", self.lo)
+
+    @property
+    def selects(self) -> bool:
+        """Whether rows are listed first, then added one by one.
+
+        Without keys, integers alone: any grouping adds them alike. Listing took half the time of a masked reduction at
+        each selectivity that was measured.
+        """
+        spec = self.spec
+        keyed = bool(spec.keys) or spec.sparse
+        return keyed or (spec.where is not None and not has_floats(spec.monoids))
 
     def time_at(self, row: Value) -> Value:
         return self.columns.time_at(row)
