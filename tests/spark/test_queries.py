@@ -89,7 +89,7 @@ CHOSEN = {
     ("sessions", "shuffled"): "keys",
     ("counts", "shuffled"): "keys",
     ("computed key", "shuffled"): "keys",
-    ("top", "shuffled"): "one",
+    ("top", "shuffled"): "times",
     ("lonely sessions", "ordered"): "slices",
     ("lonely sessions", "shuffled"): "one",
     ("count of all", "ordered"): "slices",

@@ -334,7 +334,7 @@ class Stream(JoinVerbs, LiveVerbs):
         """Return the result as a Spark DataFrame, computed by Spark's executors where the data is.
 
         Streams are bound to files (`pk.scan`), to DataFrames (`pk.from_spark`, or by name here), or to tables.
-        `strategy` forces how the work is distributed ("slices", "fragments", "keys" or "one"; `explain("spark")`
+        `strategy` forces how the work is distributed ("slices", "fragments", "keys", "times" or "one"; `explain("spark")`
         shows the choice and its reason), `tasks` the number of tasks. `memory` ("2GB") bounds what operators hold in one
         task: rows beyond it are sorted on local disk, and larger states raise a `MemoryLimitError`. Without it, Spark's
         `spark.executor.pyspark.memory` or `spark.executor.memoryOverhead` does. `columns` names those of the result that are

@@ -4,6 +4,7 @@
   is shuffled. Queries over single rows are the simplest case: any cut is valid.
 * `fragments`: each task folds its rows into panes; the states of the panes, a few rows, are shuffled and merged.
 * `keys`: rows are shuffled by key, and each task runs the whole query over its keys.
+* `times`: rows are shuffled by time, and each task runs the whole query over a range of time plus a halo.
 * `one`: one task runs the query; correct, but not parallel.
 
 The choice is a pure function of the optimised program and of statistics of the data. Which strategies a query
@@ -27,11 +28,13 @@ from penstock.ir.nodes import Join, Table
 from penstock.types.time import describe_reach
 from penstock.types.windows import Lookup, TimeWindow
 
-SLICES, FRAGMENTS, KEYS, ONE = STRATEGIES = "slices", "fragments", "keys", "one"
+SLICES, FRAGMENTS, KEYS, TIMES, ONE = STRATEGIES = "slices", "fragments", "keys", "times", "one"
 # Largest ratio of rows read by slices to rows present before a shuffle is preferred: a guess, not measured yet.
 MOST_READ_AGAIN = 1.25
 # Largest ratio of the longest slice to an even share before a shuffle is preferred.
 MOST_UNEVEN = 1.5
+# Least length of the data, in halos, at which two ranges of time copy at most a quarter of the rows.
+LEAST_HALOS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,11 @@ class Halo:
     border: int = 0
     carry: Carry | None = None
     unit: str | None = None
+
+    @property
+    def length(self) -> int:
+        """How far results reach in ranges of time that are cut at ends of windows."""
+        return self.past - self.step + 1 + self.future
 
     def __str__(self) -> str:
         reach = describe_reach(self.past, self.future, self.unit, "their time")
@@ -72,8 +80,20 @@ class Possible:
 
     def obstacle(self, strategy: str) -> str | None:
         """Return why a strategy is not applicable; None if it is."""
-        found = {SLICES: self.slices, FRAGMENTS: self.fragments, KEYS: self.keys}.get(strategy)
+        ways = {SLICES: self.slices, FRAGMENTS: self.fragments, KEYS: self.keys, TIMES: self.times}
+        found = ways.get(strategy)
         return found if isinstance(found, str) else None
+
+    @property
+    def times(self) -> Halo | str:
+        """Return the reach of results, if it is a length of time alone."""
+        match self.slices:
+            case Halo(carry=None) as halo:
+                return halo
+            case str() as obstacle:
+                return obstacle
+            case other:
+                return f"results reach {other}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +101,15 @@ class DataFacts:
     """Statistics of the data: whether all of it is in files, and how many rows slices would read.
 
     `read_again` is the ratio of rows read by slices to rows present; None if times are not known. `uneven` is the
-    ratio of the rows the longest slice reads to those it would read if files could be cut anywhere.
+    ratio of the rows the longest slice reads to those it would read if files could be cut anywhere. `span` is the
+    time from the first row to the last, in ticks; None if it is not known.
     """
 
     files: bool
     tasks: int
     read_again: float | None = None
     uneven: float = 1.0
+    span: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +138,7 @@ def choose(found: Possible, facts: DataFacts, force: str | None = None) -> Strat
         return StrategyChoice(SLICES, "rows are independent: any cut is valid")
     if facts.tasks == 1:
         return StrategyChoice(ONE, "there is work for one task only")
-    why_not = {strategy: _obstacle(found, facts, strategy) for strategy in (SLICES, FRAGMENTS, KEYS)}
+    why_not = {strategy: _obstacle(found, facts, strategy) for strategy in STRATEGIES[:-1]}
     for strategy, obstacle in why_not.items():
         if obstacle is None:
             return StrategyChoice(strategy, _reason(found, facts, strategy, why_not))
@@ -157,6 +179,8 @@ def _ways(found: Possible) -> list[str]:
         for name, way in ways.items()
     ]
     alone = all(line.startswith("no ") for line in lines)
+    if alone and found.obstacle(TIMES) is None:
+        return [*lines, f"times: rows are shuffled by time, results reaching {found.times}"]
     return [*lines, *(["one: a single task does it all, which is slow"] if alone else [])]
 
 
@@ -194,6 +218,9 @@ def _unfit(found: Possible, facts: DataFacts, strategy: str) -> str | None:
         return "the files have no statistics of their times, or are not in the required order"
     if strategy == FRAGMENTS and found.ordered and not facts.files:
         return "rows of equal time are ordered by their values, which panes do not keep"
+    if strategy == TIMES and facts.span is not None and isinstance(found.times, Halo):
+        short = facts.span < LEAST_HALOS * found.times.length
+        return "results reach about as far as the data is long" if short else None
     return None
 
 
@@ -204,6 +231,8 @@ def _reason(found: Possible, facts: DataFacts, strategy: str, why_not: Mapping[s
             return f"files are ordered by time, results reach {found.slices}: no shuffle, and {again}"
         case "fragments":
             return f"states of panes are few and can be merged (no slices: {why_not[SLICES]})"
+        case "times":
+            return f"rows are shuffled by time, results reach {found.times} (no keys: {why_not[KEYS]})"
         case _:
             return f"rows of one key meet in one task (no fragments: {why_not[FRAGMENTS]})"
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.analysis.partition_keys import key_places
@@ -48,6 +49,7 @@ from penstock.spark.tasks import (
     Send,
     shipped,
 )
+from penstock.spark.time_ranges import time_ranges, times_in_files, times_in_frame
 from penstock.spark.types import never_null, spark_schema
 from penstock.spark.uploaded_tables import handed_over, is_here
 from penstock.state.format import encode_table
@@ -67,7 +69,11 @@ def to_spark(
     memory: object = None,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
-    """Return the result of a query as a DataFrame. Nothing runs before a Spark action, but for one small job per session."""
+    """Return the result of a query as a DataFrame.
+
+    Nothing runs before a Spark action, but for one small job per session and, before rows of a DataFrame are shuffled by
+    time, one over its times.
+    """
     if columns is not None:
         return _of_columns(stream, spark, data, bindings, strategy, tasks, output_mode, memory, columns)
     if not hasattr(spark, "createDataFrame"):
@@ -211,6 +217,8 @@ class Wiring:
                 keys = self.physical.found.keys
                 assert not isinstance(keys, str)
                 return self._keys(keys, self.physical.shards)
+            case "times":
+                return self._times()
             case "one" if self.physical.frames:
                 return self._keys({}, 1)
             case _:
@@ -254,6 +262,26 @@ class Wiring:
         sent = self._produced(send, SPARK_SCHEMA).repartition(shards, "shard")
         by_value = frozenset(self.physical.frames)
         return sent.mapInArrow(Receive(self._query(made.behind), self.zone, by_value), self.schema)
+
+    def _times(self) -> DataFrame:
+        """Shuffle rows by time, in ranges with their halos."""
+        halo = self.physical.found.times
+        assert not isinstance(halo, str)
+        made = cut(self.compiled, {})
+        senders = {name: (Query.of(sender.plan), 0) for name, sender in made.senders.items()}
+        ranges = time_ranges(halo, self._sampled_times(), self.physical.shards)
+        sent = self._produced(Send(senders, ranges.shards, ranges=ranges), SPARK_SCHEMA)
+        by_value = frozenset(self.physical.frames)
+        receive = Receive(self._query(made.behind), self.zone, by_value, ranges)
+        return sent.repartition(ranges.shards, "shard").mapInArrow(receive, self.schema)
+
+    def _sampled_times(self) -> Iterator[np.ndarray]:
+        sources = {source.name: source for source in sources_of(self.compiled.plan)}
+        yield from times_in_files(self.physical.pieces, sources)
+        for stream, bound in self.physical.frames.items():
+            yield times_in_frame(
+                self._pruned(stream, bound), sources[stream].time.column, self.physical.shards
+            )
 
     def _hot(self, send: Send) -> Hot | None:
         """Return the keys with too many rows for one task, estimated from a sample of the files."""

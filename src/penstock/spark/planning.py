@@ -18,6 +18,7 @@ from penstock.physical.choose_strategy import (
     KEYS,
     ONE,
     SLICES,
+    TIMES,
     DataFacts,
     Halo,
     Possible,
@@ -41,6 +42,7 @@ from penstock.spark.slices import (
     joined_part,
     longest,
     read_again,
+    span_of,
     time_known,
     time_slices,
 )
@@ -78,7 +80,7 @@ class Physical:
             return None
         rows = sum(piece.fragment.rows or 0 for piece in self.pieces)
         ordered = all(map(in_turn, self.parts)) and self.choice.strategy in (SLICES, ONE)
-        rows = longest(self.parts) if self.choice.strategy != KEYS else -(-rows // self.shards)
+        rows = longest(self.parts) if self.choice.strategy not in (KEYS, TIMES) else -(-rows // self.shards)
         schema = pa.schema([field for inputs in self.compiled.inputs.values() for field in inputs])
         needs = holders(self.compiled.physical("bounded")) if self.choice.strategy != FRAGMENTS else ()
         return task_need(needs, rows, schema, memory, ordered)
@@ -126,7 +128,7 @@ def _facts(slices: Sequence[Part] | None, pieces: Sequence[Piece], files: bool, 
     if slices is None:
         return DataFacts(files, tasks)
     share = max(longest(even_parts(pieces, tasks)), 1)
-    return DataFacts(files, tasks, read_again(slices, pieces), longest(slices) / share)
+    return DataFacts(files, tasks, read_again(slices, pieces), longest(slices) / share, span_of(pieces))
 
 
 def _tasks_worth(pieces: Sequence[Piece], tasks: int) -> int:

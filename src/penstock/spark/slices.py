@@ -64,6 +64,16 @@ def time_known(pieces: Sequence[Piece]) -> bool:
     )
 
 
+def span_of(pieces: Sequence[Piece]) -> int:
+    """Return the time from the first row of all pieces to the last, in ticks."""
+    ends = [
+        (piece.fragment.time_min or 0, piece.fragment.time_max or 0)
+        for piece in pieces
+        if piece.fragment.rows
+    ]
+    return max((last for _, last in ends), default=0) - min((first for first, _ in ends), default=0)
+
+
 def time_slices(pieces: Sequence[Piece], halo: Halo, tasks: int) -> tuple[Part, ...]:
     """Assign each task a time slice, cut at starts of row groups or at ends of windows, whichever makes the largest task smaller."""
     cuts, line = _cuts(pieces, tasks), _timeline(pieces)

@@ -21,7 +21,7 @@ import pyarrow as pa
 from penstock.compile import Compiled, compile_plan, objects_of, offer_objects
 from penstock.plan.codec import Function, decode, encode
 from penstock.plan.nodes import Plan, Source
-from penstock.plan.schema import schema_of, sources_of
+from penstock.plan.schema import schema_of, sources_of, time_of
 from penstock.runtime.buffers import indices
 from penstock.runtime.engine import Engine
 from penstock.runtime.memory.budgeted_session import BudgetedSession
@@ -33,6 +33,7 @@ from penstock.spark.skew import Hot, key_hashes_of, shares_of
 from penstock.spark.slice_boundaries import results_in, rows_within
 from penstock.spark.slices import Neighbours, Part, from_json, in_turn
 from penstock.spark.task_memory import UNBOUNDED, TaskMemory
+from penstock.spark.time_ranges import TimeRanges, one_shard_at_a_time
 from penstock.spark.types import deliverer, never_null
 from penstock.state.format import decode_table
 from penstock.state.state_table import merged, shares
@@ -180,11 +181,12 @@ class Assemble:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send rows to the shards of their keys, reduced to what the query reads."""
+    """Send rows to the shards of their keys or times, reduced to what the query reads."""
 
     senders: Mapping[str, tuple[Query, int]]
     shards: int
     hot: Hot | None = None
+    ranges: TimeRanges | None = None
 
     def sample(self, stream: str, parts: Iterable[Part]) -> Iterator[np.ndarray]:
         """Yield the key hashes of the first rows of each part."""
@@ -215,12 +217,12 @@ class Send:
     def _payloads(
         self, task: int, number: int, stream: str, batches: list[pa.RecordBatch]
     ) -> Iterator[ShufflePayload]:
-        keys = self.senders[stream][1]
+        shards = range(self.shards) if self.ranges is None else self.ranges.labels
         for batch in batches:
             for begin in range(0, batch.num_rows, PAYLOAD_ROWS):
                 table = pa.Table.from_batches([batch.slice(begin, PAYLOAD_ROWS)])
-                own, everywhere = shares_of(self.hot, stream, table, keys, self.shards)
-                for shard, rows in enumerate(own):
+                own, everywhere = self._shares(stream, table)
+                for shard, rows in zip(shards, own, strict=True):
                     if rows.num_rows:
                         yield ShufflePayload.of(shard, task, number, stream, rows)
                         number += 1
@@ -229,29 +231,47 @@ class Send:
                     yield ShufflePayload.of(shard, task, number, stream, everywhere)
                 number += everywhere is not None
 
+    def _shares(self, stream: str, table: pa.Table) -> tuple[list[pa.Table], pa.Table | None]:
+        """Return the rows of each shard, and those for all shards."""
+        query, keys = self.senders[stream]
+        if self.ranges is None:
+            return shares_of(self.hot, stream, table, keys, self.shards)
+        return self.ranges.divided(table, time_of(query.compiled().plan).column), None
+
 
 @dataclass(frozen=True, slots=True)
 class Receive:
     """Run the query over the rows that `Send` sent to this task.
 
-    `sorted_by_value` names the streams without positions, whose rows of equal time are ordered by their values.
+    `sorted_by_value` names the streams without positions, whose rows of equal time are ordered by their values. Of
+    `ranges` of time, only the results inside the own one are kept.
     """
 
     query: Query
     zone: str | None
     sorted_by_value: frozenset[str] = frozenset()
+    ranges: TimeRanges | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        first = next(payloads := _each_once(unpacked(batches)), None)
+        if self.ranges is None:
+            yield from self._results(_each_once(unpacked(batches)), None)
+            return
+        for shard, payloads in one_shard_at_a_time(unpacked(batches)):
+            yield from self._results(payloads, self.ranges.part(shard))
+
+    def _results(self, payloads: Iterator[ShufflePayload], part: Part | None) -> Iterator[pa.RecordBatch]:
+        first = next(payloads, None)
         if first is None:
             return
         run = RunTask(self.query, self.zone)
         plan = run.compiled.plan
         deliver = deliverer(schema_of(plan), self.zone, never_null(plan))
+        chosen = results_in(part, run.compiled)
         session = self.query.open_within()
         for source in sources_of(plan):
             session.arrange(source.name, self._arrange(source))
-        yield from map(deliver, run.results(session, map(_placed, chain([first], payloads))))
+        for batch in run.results(session, map(_placed, chain([first], payloads))):
+            yield deliver(chosen(batch))
 
     def _arrange(self, source: Source) -> Callable[[pa.Table], pa.Table]:
         """Return how rows of a stream are ordered: by value, or as they were sent, whatever the order of delivery."""
