@@ -1,7 +1,7 @@
 """Run generated queries with adaptation forced at every task: `python -m tests.chaos.campaign --queries 100000`.
 
-Each task is profiled, and a random decision follows: the key table, its sharing, the order of the filter, the width of
-sums and the flags of nulls. The answer must be the interpreter's, bit by bit where it has no floats. The campaign goes on
+Each task is profiled, and a random decision follows: the key table, its sharing, the order of the filter, the addition of
+runs of a key, the width of sums and the flags of nulls. The answer must be the interpreter's, bit by bit where it has no floats. The campaign goes on
 where the last one ended.
 """
 
@@ -53,7 +53,12 @@ class RandomDecisions:
         )
         wide = op.wide and not state.narrow if random.random() < 0.5 else True
         seen = PaneProfile(
-            self._table(op, state), nullable, wide, self._order(op, state), self._sharing(op, state)
+            self._table(op, state),
+            nullable,
+            wide,
+            self._order(op, state),
+            self._sharing(op, state),
+            bool(op.keys) and random.random() < 0.5,
         )
         chosen = specialise(node, seen)
         self.asked += chosen.op != node.op

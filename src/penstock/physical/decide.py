@@ -18,11 +18,14 @@ from penstock.physical.choose_sharing import KeyUse, choose_sharing
 from penstock.physical.nodes import Choice, KeyTable, Node, PaneAggregate
 from penstock.physical.order_conjuncts import ConjunctCost, order_conjuncts, show_order
 from penstock.physical.profile import Profile
-from penstock.physical.specialise import PaneProfile, specialise
+from penstock.physical.specialise import ROW_BY_ROW, RUN_BY_RUN, PaneProfile, specialise
 from penstock.runtime.adapt.machine import Machine
 
 # A dense table has at most so many columns for each key in use: it gives way at 16, so that a choice does not flip.
 EMPTIEST_CHOSEN = 8
+# Rows of one key on average: below the first number they are added one by one, from the second on in registers. Measured:
+# half the time at 16 rows where a key is looked up in a hash table, four fifths where it is the index of an array.
+RUN_LENGTHS: dict[KeyTable, tuple[float, float]] = {"dense": (8, 16), "hash": (2, 4), "sparse": (2, 4)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,13 @@ def decide(profile: Profile, state: StateProfile, machine: Machine, node: Node) 
     sharing, shared_because = node.op.sharing, ""
     if state.use is not None:
         sharing, shared_because = choose_sharing(state.use, machine, node.op.sharing)
-    seen = PaneProfile(table, nullable, wide, order, sharing)
+    runs = _in_runs(profile, table, node.op.runs)
+    seen = PaneProfile(table, nullable, wide, order, sharing, runs)
     reasons = [Choice("key table", table, reason)]
+    if runs:
+        reasons.append(
+            Choice("addition", RUN_BY_RUN, f"{profile.run_length:,.0f} neighbouring rows have the same key")
+        )
     if shared_because:
         reasons.append(Choice("key table shared", sharing, shared_because))
     found = specialise(node, seen, *reasons)
@@ -69,6 +77,15 @@ def _key_table(profile: Profile, state: StateProfile, now: KeyTable) -> tuple[Ke
     if dense_allowed(columns, state.rows) and columns <= EMPTIEST_CHOSEN * max(state.keys, 1):
         return "dense", f"{state.keys:,} keys lie in a range of {columns - 1:,}"
     return now, f"{state.keys:,} keys lie too far apart for an array"
+
+
+def _in_runs(profile: Profile, table: KeyTable, now: bool) -> bool:
+    """Whether to add rows of one key in registers: as before between the lengths at which that loses and gains."""
+    length = profile.run_length
+    if table not in RUN_LENGTHS or not length:
+        return now
+    shortest, long = RUN_LENGTHS[table]
+    return now if shortest <= length < long else length >= long
 
 
 class Difference(NamedTuple):
@@ -100,6 +117,10 @@ def _flags(op: PaneAggregate) -> str:
 DECISIONS: dict[str, tuple[Callable[[PaneAggregate], str], str]] = {
     "filter order": (lambda op: show_order(op.order), "the cheapest for the rows that pass each conjunct"),
     "key table shared": (lambda op: op.sharing, "what was seen of the keys"),
+    "addition": (
+        lambda op: RUN_BY_RUN if op.runs else ROW_BY_ROW,
+        "neighbouring rows have different keys",
+    ),
     "null flags": (_flags, "no null came of late, and no state holds one"),
     "sums": (lambda op: "128 bits" if op.wide else "64 bits", "all sums fit 62 bits"),
     "key table": (lambda op: op.key_table, "what was seen of the keys"),

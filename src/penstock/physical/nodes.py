@@ -147,7 +147,8 @@ class PaneAggregate:
     """`merging` names how panes become windows where an aggregate permits it. `strict`: rows behind the watermark are late.
 
     A variant assumes nulls in the columns `nullable` only, and sums that fit 64 bits unless `wide`. It computes the
-    conjuncts of `where` in the groups of `order`; None: all for every row.
+    conjuncts of `where` in the groups of `order`; None: all for every row. With `runs`, neighbouring rows of one key are
+    added in registers, and their key is looked up once.
     """
 
     window: Window
@@ -163,6 +164,7 @@ class PaneAggregate:
     nullable: frozenset[str] = frozenset()
     wide: bool = False
     order: FilterOrder | None = None
+    runs: bool = False
 
 
 # What an operator keeps between pushes of open windows, or of the rows that later look-backs hold.

@@ -51,6 +51,11 @@ class Profile:
         """The share of the most frequent key; 0 if none is frequent."""
         return max((share for _, share in self.hitters), default=0.0)
 
+    @property
+    def run_length(self) -> float:
+        """How many neighbouring rows have the same key, on average; 0 without keys."""
+        return sum(self.histogram) / self.runs if self.runs else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class ProfileLayout:

@@ -20,7 +20,7 @@ class PaneProfile:
     """What the rows of a pane aggregate have shown.
 
     Where their keys fit, the columns with nulls, sums beyond 64 bits; the order of the filter, and how workers share the
-    key table.
+    key table; whether neighbouring rows have the same key.
     """
 
     key_table: KeyTable
@@ -28,17 +28,22 @@ class PaneProfile:
     wide: bool
     order: FilterOrder | None = None
     sharing: Sharing = "private"
+    runs: bool = False
+
+
+ROW_BY_ROW, RUN_BY_RUN = "row by row", "run by run"
 
 
 def profile_of(op: PaneAggregate) -> PaneProfile:
     """What a variant assumes of its rows: the inverse of `specialise`."""
-    return PaneProfile(op.key_table, op.nullable, op.wide, op.order, op.sharing)
+    return PaneProfile(op.key_table, op.nullable, op.wide, op.order, op.sharing, op.runs)
 
 
 def runnable(seen: PaneProfile) -> PaneProfile:
     """The variant that a fold runs: only a dense table is shared, by atomic operations only with sums of 64 bits."""
     shares = seen.key_table == "dense" and not (seen.sharing == "shared" and seen.wide)
-    return seen if shares else replace(seen, sharing="private")
+    found = seen if shares else replace(seen, sharing="private")
+    return replace(found, runs=False) if found.sharing == "shared" else found
 
 
 def specialise(node: Node, profile: PaneProfile, *reasons: Choice) -> Node:
@@ -51,6 +56,7 @@ def specialise(node: Node, profile: PaneProfile, *reasons: Choice) -> Node:
         wide=profile.wide,
         order=profile.order,
         sharing=profile.sharing,
+        runs=profile.runs,
     )
     found = {choice.what: choice for choice in (*_choices(profile), *reasons)}
     if profile.order == node.op.order:
@@ -84,6 +90,10 @@ def _choices(profile: PaneProfile) -> Iterator[Choice]:
             "filter order",
             show_order(profile.order),
             "the cheapest order for the rows that pass each conjunct",
+        )
+    if profile.runs:
+        yield Choice(
+            "addition", RUN_BY_RUN, "neighbouring rows have the same key: it is looked up once for a run"
         )
     if profile.sharing != "private":
         yield Choice("key table shared", profile.sharing, _SHARING[profile.sharing])

@@ -26,7 +26,7 @@ def variant(**changes: Any) -> Node:
     return specialise(GENERIC, replace(HASH, **changes))
 
 
-CASES = {
+CASES: dict[str, Any] = {
     "keys in a small range": (variant(), TOGETHER, {"key table": ("hash", "dense")}),
     "keys too far apart": (variant(), replace(TOGETHER, ranges=((0, 1 << 60),)), {}),
     "a range that is mostly empty": (variant(), replace(TOGETHER, ranges=((0, 60_000),)), {}),
@@ -39,6 +39,36 @@ CASES = {
         replace(TOGETHER, ranges=None, narrow=True),
         {"sums": ("128 bits", "64 bits")},
     ),
+    "long runs of a key": (
+        variant(),
+        replace(TOGETHER, ranges=None),
+        {"addition": ("row by row", "run by run")},
+        replace(SEEN, histogram=(1_000,), runs=250),
+    ),
+    "runs as long as an array pays for": (
+        variant(key_table="dense"),
+        TOGETHER,
+        {"addition": ("row by row", "run by run")},
+        replace(SEEN, histogram=(1_000,), runs=50),
+    ),
+    "runs too short for an array": (
+        variant(key_table="dense"),
+        TOGETHER,
+        {},
+        replace(SEEN, histogram=(1_000,), runs=100),
+    ),
+    "runs between gain and loss": (
+        variant(runs=True),
+        replace(TOGETHER, ranges=None),
+        {},
+        replace(SEEN, histogram=(1_000,), runs=400),
+    ),
+    "no runs any more": (
+        variant(runs=True),
+        replace(TOGETHER, ranges=None),
+        {"addition": ("run by run", "row by row")},
+        replace(SEEN, histogram=(1_000,), runs=900),
+    ),
     "still wide": (variant(wide=True), replace(TOGETHER, ranges=None), {}),
     "no nulls any more": (
         variant(nullable=frozenset({"k", "v"})),
@@ -50,13 +80,16 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_decisions(name: str) -> None:
-    node, state, expected = CASES[name]
-    chosen = decide(SEEN, state, Machine(), node)
+    node, state, expected, *seen = CASES[name]
+    profile = seen[0] if seen else SEEN
+    chosen = decide(profile, state, Machine(), node)
     found = differences(node, chosen)
     assert {difference.what: (difference.before, difference.after) for difference in found} == expected
     assert all(difference.why for difference in found)
     assert (chosen is node) == (not expected)
-    assert decide(SEEN, state, Machine(), chosen) is chosen  # a decision stands until something else is seen
+    assert (
+        decide(profile, state, Machine(), chosen) is chosen
+    )  # a decision stands until something else is seen
 
 
 def test_a_reason_names_what_was_seen() -> None:

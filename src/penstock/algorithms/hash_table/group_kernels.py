@@ -103,11 +103,7 @@ class HashGroups:
         return entry, None
 
     def _null_mask(self, k: KernelBuilder, cells: Sequence[Cell]) -> Var | None:
-        bits: Value | None = None
-        for place, cell in enumerate(cells):
-            if cell.valid is not None:
-                bit = select(cell.valid, const(0, I64), const(1 << place, I64))
-                bits = bit if bits is None else bits | bit
+        bits = null_bits(cells)
         return None if bits is None else k.var("nulls", bits)
 
     def _matches(self, at: Value, words: Sequence[Value], mask: Value | None) -> Value:
@@ -124,6 +120,16 @@ class HashGroups:
         k.store(self.nulls, new, 0 if mask is None else mask)
         k.store(self.head, KEYS, new + 1)
         return new
+
+
+def null_bits(cells: Sequence[Cell]) -> Value | None:
+    """A bit for each null component of a key; None if none can be null."""
+    bits: Value | None = None
+    for place, cell in enumerate(cells):
+        if cell.valid is not None:
+            bit = select(cell.valid, const(0, I64), const(1 << place, I64))
+            bits = bit if bits is None else bits | bit
+    return bits
 
 
 def word_of(cell: Cell) -> Value:

@@ -78,7 +78,8 @@ class PaneAdaptation:
             self.program.node
             if table is None
             else specialise(
-                self.program.node, variant_of(worker.nullable, table, worker.order, worker.sharing)
+                self.program.node,
+                variant_of(worker.nullable, table, worker.order, worker.sharing, worker.runs),
             )
         )
 
@@ -225,6 +226,10 @@ class PaneAdaptation:
             case "filter order":
                 for worker in workers:
                     worker.order = chosen.op.order
+                return True
+            case "addition":
+                for worker in workers:
+                    worker.runs = chosen.op.runs
                 return True
             case "null flags":
                 for worker in workers:

@@ -27,12 +27,13 @@ class BoundFold:
         "_loop",
         "_nullable",
         "_order",
+        "_runs",
     )
 
     def __init__(self, worker: Worker, table: PaneTable, layout: ColumnLayout) -> None:
         kernel = worker.fold_kernel(table)
         self._call, self._layout = kernel.call, layout
-        self._nullable, self._order = worker.nullable, worker.order
+        self._nullable, self._order, self._runs = worker.nullable, worker.order, worker.runs
         self._bound = _bound_to(table)
         self._loop: LoopCall | None = None
         names = tuple(binding.column for binding in kernel.bindings)
@@ -63,6 +64,7 @@ class BoundFold:
             and layout is self._layout
             and self._nullable is worker.nullable
             and self._order is worker.order
+            and self._runs is worker.runs
         )
 
     def loop_call(self, table: PaneTable) -> LoopCall | None:

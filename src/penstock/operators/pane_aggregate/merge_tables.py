@@ -21,10 +21,14 @@ if TYPE_CHECKING:
 
 
 def variant_of(
-    nullable: frozenset[str], table: PaneTable, order: FilterOrder | None = None, sharing: Sharing = "private"
+    nullable: frozenset[str],
+    table: PaneTable,
+    order: FilterOrder | None = None,
+    sharing: Sharing = "private",
+    runs: bool = False,
 ) -> PaneProfile:
-    """What a table assumes of its rows; the order of the filter and the way of sharing concern the fold alone."""
-    return PaneProfile(table.keys.kind, nullable, table.wide, order, sharing)
+    """What a table assumes of its rows; the filter's order, the way of sharing and of adding concern the fold alone."""
+    return PaneProfile(table.keys.kind, nullable, table.wide, order, sharing, runs)
 
 
 def kernels_for(program: WindowProgram, nullable: frozenset[str], table: PaneTable) -> PaneKernels:

@@ -112,7 +112,8 @@ class OneTable:
 
     def _bound(self, sharing: Sharing, part: TablePart, **other: object) -> BoundKernel:
         table, worker = self._table(), self.worker
-        seen = variant_of(worker.nullable, table, worker.order, sharing)
+        runs = worker.runs and sharing != "shared"
+        seen = variant_of(worker.nullable, table, worker.order, sharing, runs)
         kernel = worker.program.variants.get(seen).fold
         rows = {**self.arguments.fill(kernel.bindings), "first_row": self.timed_batch.first_row}
         given = {**rows, **table.arguments(), "positions": positions_table(), **part.own, **other}

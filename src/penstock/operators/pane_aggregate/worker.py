@@ -83,6 +83,7 @@ class Worker:
         self.order = assumed_order(self.assume, program)  # of the filter's conjuncts
         # How workers share the first one's table.
         self.sharing = assumed_sharing(self.assume, program)
+        self.runs = self.assume.get("addition") == "run by run" and bool(program.keys)
         self.rows = 0
         self.expected = 0  # rows of the current push, over all workers
         self.expected_panes = 2
@@ -132,7 +133,7 @@ class Worker:
 
     def fold_kernel(self, table: PaneTable) -> RowsCall:
         """The fold kernel of the current variant."""
-        return self.program.variants.get(variant_of(self.nullable, table, self.order)).fold
+        return self.program.variants.get(variant_of(self.nullable, table, self.order, runs=self.runs)).fold
 
     def make_room(self, arguments: BatchArguments) -> None:
         """Remove the obstacle at which a kernel stopped."""

@@ -12,6 +12,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "key table shared": ("private", "partitioned", "shared"),
     "sums": ("64 bits", "128 bits"),
     "null flags": ("none", "all"),
+    "addition": ("row by row", "run by run"),
 }
 ORDER = "filter order"
 

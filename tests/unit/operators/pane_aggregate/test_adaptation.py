@@ -184,6 +184,52 @@ def test_the_order_follows_what_the_rows_pass() -> None:
     assert result == run(opened(query, policy=Policy()), query, batches)
 
 
+# --- runs of a key --------------------------------------------------------------------------------------
+
+RUN_QUERIES = {
+    "integers": STREAM.filter(pk.col("t") % 100 > 10).window(1_000, by="k").agg(n=pk.count(), s=pk.sum("v")),
+    "floats": STREAM.window(1_000, by="k").agg(m=pk.mean("v"), var=pk.var("v"), low=pk.min("v")),
+    "two keys": STREAM.window(1_000, by=["k", "f"]).agg(hi=pk.max("v"), first=pk.first("v")),
+    "a key computed": STREAM.with_columns(j=pk.col("k") % 3)
+    .window(1_000, by="j")
+    .agg(s=pk.sum("v"), n=pk.count()),
+}
+
+
+@pytest.mark.parametrize("table", ["dense", "hash"])
+@pytest.mark.parametrize(
+    ("name", "backend"), [("integers", "interpret"), *((name, "native") for name in RUN_QUERIES)]
+)
+def test_runs_of_a_key_add_up_to_the_same_bits(name: str, backend: str, table: str) -> None:
+    query, rng = RUN_QUERIES[name], np.random.default_rng(4)
+    huge = rng.integers(0, 100, ROWS)
+    huge[40:43] = [1 << 62, 1 << 62, -(1 << 62)]  # a sum leaves 64 bits on the way, and comes back
+    values = [None, pa.array(np.arange(ROWS), mask=np.arange(ROWS) % 5 == 0), huge]
+    keys = [np.arange(ROWS) // 9 % 7, np.arange(ROWS) // 30 * 1_000, np.arange(ROWS) // 4 % 3]
+    batches = [batch(number, keys[number], values[number]) for number in range(3)]
+    nulls = pa.array(keys[0], mask=np.arange(ROWS) % 40 < 20)
+    batches.append(batch(3, keys[0]).set_column(1, "k", nulls))
+    results = []
+    for way in ("row by row", "run by run"):
+        engine = pk.Engine(threads=1, backend=backend, assume={"addition": way, "key table": table})
+        session = query.compiled().open(engine, bounded=False, policy=Policy())
+        results.append(answer(session, query, batches))
+        assert session.metrics.balanced
+    assert results[0] == results[1]
+    assert results[0][0].num_rows
+
+
+def test_additions_follow_the_runs_of_keys() -> None:
+    query = STREAM.window(1_000, by="k").agg(n=pk.count(), s=pk.sum("v"))
+    sorted_keys, mixed = np.arange(ROWS) // 50 % 20, np.arange(ROWS) % 20
+    batches = [batch(number, sorted_keys if number < 8 else mixed) for number in range(16)]
+    session = opened(query)
+    result = run(session, query, batches)
+    found = [(before, after) for what, before, after in changes(session) if what == "addition"]
+    assert found == [("row by row", "run by run"), ("run by run", "row by row")]
+    assert result == run(opened(query, policy=Policy()), query, batches)
+
+
 # --- the profile ----------------------------------------------------------------------------------------
 
 

@@ -184,6 +184,7 @@ class WindowInputs:
                 self.interned,
                 op.order,
                 op.sharing,
+                op.runs,
                 instrumented,
             )
         )

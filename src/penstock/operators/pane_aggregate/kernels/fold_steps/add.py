@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from penstock.algorithms.expressions.cells import Cell, disjunction, is_nan
+from penstock.algorithms.hash_table.group_kernels import null_bits, word_of
 from penstock.algorithms.monoids import Values
 from penstock.algorithms.partials import PRESENT
 from penstock.algorithms.partials.contribution import Contribution
@@ -51,6 +52,9 @@ class Addition:
         if not frame.spec.sparse:
             slot = frame.panes.find(k, self.pane.number, lambda: frame.leave(NEED_SLOTS, frame.at))
             base = k.var("base", slot * frame.width)
+        if frame.spec.runs:
+            self._in_runs(base)
+            return
         with self.chosen.each(unrolled=self._light()) as (row, j):
             self._row(row, j, base)
 
@@ -116,6 +120,27 @@ class Addition:
         k, buffers = self.frame.k, self.frame.states[m]
         old = tuple(k.var("old", buffer[at]) for buffer in buffers)
         return Update(buffers, old, self.frame.spec.monoids[m].step(k, old, values), active)
+
+    # -- runs of rows with one key, in one pane ------------------------------------------------------
+
+    def _in_runs(self, base: Value) -> None:
+        """Hold the states of the last row's key in registers: memory and the key table are used once for a run.
+
+        Rows are added in the same order as one by one, so floats have the same bits.
+        """
+        k = self.frame.k
+        run = RunOfKey(self.frame, base)
+        with self.chosen.each() as (row, j):
+            run.enter(self.pane.number, row, lambda: self._stop(NEED_KEYS, row, j))
+            contributions = self.frame.contributions(row)
+            updates = [run.update(m, *added) for m, added in enumerate(contributions)]
+            overflow = self._overflow(updates, contributions)
+            if overflow is not None:
+                with k.if_(overflow):
+                    run.leave()
+                    self._stop(NEED_WIDE, row, j)
+            run.take(updates)
+        run.leave()
 
     # -- one row, while other workers add theirs -----------------------------------------------------
 
@@ -188,6 +213,74 @@ class Addition:
         k = self.frame.k
         with k.if_(is_nan(old) if math.isnan(identity) else old.eq(as_value(identity, old.type))):
             k.store(self.frame.states[0][0], at, 1)
+
+
+class RunOfKey:
+    """The states of one key in registers, while neighbouring rows have that key."""
+
+    def __init__(self, frame: FoldFrame, base: Value) -> None:
+        self.frame, self.base = frame, base
+        k = frame.k
+        self.place = k.var("run_place", -1)
+        self.words = [k.var("run_word", 0) for _ in frame.spec.keys]
+        self.nulls = k.var("run_nulls", 0)
+        self.held = [
+            tuple(k.var("held", as_value(state.identity, state.type)) for state in monoid.states)
+            for monoid in frame.spec.monoids
+        ]
+
+    def enter(self, pane: Var, row: Value, stop: Callable[[], None]) -> None:
+        """Move to the cell of a row's key, if it is another one."""
+        k = self.frame.k
+        lowering = self.frame.lowering(row)
+        cells = [lowering.lower(key) for key in self.frame.spec.keys]
+        words = [k.var("word", word_of(cell)) for cell in cells]
+        bits = null_bits(cells)
+        nulls = k.var("nulls", const(0, I64) if bits is None else bits)
+        same = self.nulls.eq(nulls) & (self.place >= 0)
+        for known, word in zip(self.words, words, strict=True):
+            same = same & known.eq(word)
+        with k.if_(~same):
+            self.leave()
+            k.set(self.place, -1)  # nothing is held if the kernel stops here
+            place, beyond = self.frame.keys.locate(
+                k, [Cell(pane), *cells] if self.frame.spec.sparse else cells
+            )
+            found = k.var("found", place)
+            if beyond is not None:
+                with k.if_(beyond):
+                    stop()
+            self._load(found)
+            for known, word in zip((*self.words, self.nulls), (*words, nulls), strict=True):
+                k.set(known, word)
+
+    def _load(self, found: Var) -> None:
+        k = self.frame.k
+        k.set(self.place, found)
+        for buffers, held in zip(self.frame.states, self.held, strict=True):
+            for buffer, state in zip(buffers, held, strict=True):
+                k.set(state, buffer[self.base + found])
+
+    def leave(self) -> None:
+        """Write the states back."""
+        k = self.frame.k
+        with k.if_(self.place >= 0):
+            for buffers, held in zip(self.frame.states, self.held, strict=True):
+                for buffer, state in zip(buffers, held, strict=True):
+                    k.store(buffer, self.base + self.place, state)
+
+    def update(self, m: int, values: Values, active: Value | None) -> Update:
+        """The states of a partial with a row."""
+        k, held = self.frame.k, self.held[m]
+        stepped = tuple(k.var("next", new) for new in self.frame.spec.monoids[m].step(k, held, values))
+        return Update(self.frame.states[m], held, stepped, active)
+
+    def take(self, updates: Sequence[Update]) -> None:
+        """Hold the new states."""
+        k = self.frame.k
+        for held, update in zip(self.held, updates, strict=True):
+            for state, new in zip(held, update.new, strict=True):
+                k.set(state, new if update.active is None else select(update.active, new, state))
 
 
 def _beyond(value: Value, limit: int) -> Value:

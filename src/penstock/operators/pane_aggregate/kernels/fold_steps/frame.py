@@ -64,6 +64,7 @@ class FoldSpec:
         None  # groups of conjuncts: the first for every row, others on the rows selected
     )
     sharing: Sharing = "private"  # of the table: with the other workers
+    runs: bool = False  # neighbouring rows of one key are added in registers
     instrumented: bool = False  # count what rows show, for a profile
 
     @property
