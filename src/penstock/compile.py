@@ -165,9 +165,16 @@ class Compiled:
         """Render the physical plan of a run as it is now, and what has changed since it began."""
         plan, variants = self.physical("unbounded"), session.variants
         nodes = tuple(variants.get(node.id, node) for node in plan.nodes)
-        changes = [f"  {change}" for change in session.metrics.adaptations]
+        changes = [f"  {change}" for change in session.metrics.adaptations] or ["  none"]
+        sensors = [f"  {name}: {shown}" for name, shown in session.sensors.items()] or ["  none"]
         return "\n".join(
-            [show_physical(replace(plan, nodes=nodes)), "adaptations:", *(changes or ["  none"])]
+            [
+                show_physical(replace(plan, nodes=nodes)),
+                "adaptations:",
+                *changes,
+                "sensors (means of late tasks):",
+                *sensors,
+            ]
         )
 
     def explain(self, stage: str | None = None) -> str:

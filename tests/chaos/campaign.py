@@ -1,7 +1,8 @@
 """Run generated queries with adaptation forced at every task: `python -m tests.chaos.campaign --queries 100000`.
 
 Each task is profiled, and a random decision follows: the key table, its sharing, the order of the filter, the addition of
-runs of a key, the width of sums and the flags of nulls. The answer must be the interpreter's, bit by bit where it has no floats. The campaign goes on
+runs of a key, the width of sums and the flags of nulls. The answer must be the interpreter's, bit by bit where it has no floats. Every tenth query runs in
+fully optimised code. The campaign goes on
 where the last one ended.
 """
 
@@ -10,15 +11,18 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 
 import penstock as pk
+from penstock.codegen.tiers import TieredKernel
 from penstock.compile import forget
 from penstock.ir.interpret import interpret
 from penstock.operators.pane_aggregate.stage import WindowStage
@@ -160,6 +164,13 @@ def _outcome(run: Callable[[], list[dict[str, Any]]]) -> list[str] | str:
         return "overflow"
 
 
+@contextmanager
+def quick_code() -> Iterator[None]:
+    """Leave kernels at the level of their first code: both levels give the same bits, and one compiles in a quarter."""
+    with patch.object(TieredKernel, "prepare", lambda kernel: None):
+        yield
+
+
 def main() -> None:
     """Run the campaign."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -169,8 +180,9 @@ def main() -> None:
     done = int(given.progress.read_text()) if given.progress.exists() else 0
     changes = 0
     for seed in range(done, given.queries):
-        changes += check(seed, seed // 100 % 5_000).asked
-        changes += check_bits(seed).asked if seed % 20 == 0 else 0
+        with nullcontext() if seed // 100 % 10 == 0 else quick_code():
+            changes += check(seed, seed // 100 % 5_000).asked
+            changes += check_bits(seed).asked if seed % 20 == 0 else 0
         if (seed + 1) % FORGET_EVERY == 0 or seed + 1 == given.queries:
             forget()
             query_of.cache_clear()

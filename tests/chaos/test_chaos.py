@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.codegen.tiers import TieredKernel
-from tests.chaos.campaign import check, check_bits
+from tests.chaos.campaign import check, check_bits, quick_code
 
 SHAPES = 6
 SLICES = 7
@@ -15,10 +14,8 @@ QUERIES = 100  # in a slice
 
 
 @pytest.fixture(autouse=True, scope="module")
-def quick_code() -> Iterator[None]:
-    """Leave kernels at the level of their first code: both levels give the same bits, and one compiles in no time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TieredKernel, "prepare", lambda kernel: None)
+def compiled_quickly() -> Iterator[None]:
+    with quick_code():
         yield
 
 

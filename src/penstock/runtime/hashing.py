@@ -33,7 +33,7 @@ def buckets_for(hashes: np.ndarray, size: int) -> np.ndarray:
     """
     buckets = np.zeros(size, np.int32)
     waiting = np.arange(len(hashes))
-    place = ((hashes ^ (hashes >> np.uint64(32))) & np.uint64(size - 1)).astype(np.int64)
+    place = first_places(hashes, size)
     while len(waiting):
         free = buckets[place] == 0
         spots, winners = np.unique(place[free], return_index=True)
@@ -41,6 +41,29 @@ def buckets_for(hashes: np.ndarray, size: int) -> np.ndarray:
         lost = buckets[place] != waiting + 1
         waiting, place = waiting[lost], (place[lost] + 1) & (size - 1)
     return buckets
+
+
+def first_places(hashes: np.ndarray, size: int) -> np.ndarray:
+    """The buckets at which searches begin, among `size`."""
+    places: np.ndarray = ((hashes ^ (hashes >> np.uint64(32))) & np.uint64(size - 1)).astype(np.int64)
+    return places
+
+
+def probe_length(buckets: np.ndarray, hashes: np.ndarray, entries: np.ndarray) -> float:
+    """How many buckets a search for these entries reads on average.
+
+    >>> hashes = hash_words(np.arange(8))
+    >>> probe_length(buckets_for(hashes, 1 << 20), hashes, np.arange(8))
+    1.0
+    """
+    place, waiting, reads = first_places(hashes, len(buckets)), entries + 1, 0
+    for _ in range(len(buckets)):  # a search never reads a bucket twice
+        reads += len(waiting)
+        others = buckets[place] != waiting
+        place, waiting = (place[others] + 1) & (len(buckets) - 1), waiting[others]
+        if not len(waiting):
+            break
+    return reads / max(len(entries), 1)
 
 
 def bucket_of(buckets: np.ndarray, word: int, entry: int) -> int | None:

@@ -169,6 +169,12 @@ class Session:
         """The nodes of the physical plan as they run now, by name, of the stages that have variants."""
         return {name: stage.variant for name, stage in self._stages.items() if hasattr(stage, "variant")}
 
+    @property
+    def sensors(self) -> dict[str, str]:
+        """What the tasks of each stage cost and keep, by name, of the stages that measure them."""
+        found = {name: stage.sensors for name, stage in self._stages.items() if hasattr(stage, "sensors")}
+        return {name: sensor.show() for name, sensor in found.items()}
+
     def skip(self, stream: str, rows: int, malformed: int = 0) -> None:
         """Count `rows` rows that were not pushed because the query filters them out at every reader.
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import struct
 from pathlib import Path
 
 import pytest
 
 from penstock.runtime.adapt.controller import Controller, Policy
+from penstock.runtime.adapt.counters import SoftwareCounters, open_counters
 from penstock.runtime.adapt.history import MOST_KEPT, Adaptation, record
 from penstock.runtime.adapt.machine import Machine, this_machine
 from penstock.runtime.adapt.sensor import Sensor
@@ -104,6 +107,89 @@ def test_other_rows_are_a_change_even_at_the_same_cost() -> None:
     sensor = Sensor()
     found = [sensor.take(TASK, accepted, TASK) for accepted in [9_000] * 6 + [2_000] * 2]
     assert found == [False] * 7 + [True]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("probe length", 1.2, 3.0),
+        ("merge ns", 0.5, 4.0),
+        ("branch misses", 0.02, 0.4),
+        ("cache misses", 0.1, 0.5),
+    ],
+)
+def test_other_sensors_ask_for_a_profile_as_well(name: str, before: float, after: float) -> None:
+    sensor = Sensor()
+    found = [sensor.take(TASK, TASK, TASK, {name: value}) for value in [before] * 6 + [after] * 2]
+    assert found == [False] * 7 + [True]
+
+
+@pytest.mark.parametrize("name", ["occupancy", "page faults", "preemptions"])
+def test_what_grows_by_itself_is_only_shown(name: str) -> None:
+    sensor = Sensor()
+    assert not any(sensor.take(TASK, TASK, TASK, {name: value}) for value in [0.0] * 6 + [9.0] * 6)
+    assert name in sensor.show()
+
+
+class Stepping:
+    """Counters that grow by `by` at each reading."""
+
+    def __init__(self, by: int) -> None:
+        self.by, self.count = by, 0
+
+    def read(self) -> dict[str, int]:
+        self.count += self.by
+        return {"branch misses": self.count}
+
+
+def test_counters_are_read_in_one_task_of_sixteen_and_ask_for_a_profile() -> None:
+    counters = Stepping(TASK // 10)
+    loop = controller(
+        Policy(patience=0, task=TASK, every=1 << 20, clock=lambda: 0, counters=lambda: counters)
+    )
+    loop.profiled(changed=False)
+    dues = []
+    for task in range(16 * 12):
+        counters.by = TASK // 10 if task < 16 * 8 else TASK
+        loop.begin()
+        loop.folded(TASK, TASK, TASK)
+        dues.append(loop.due)
+    assert counters.count == (8 * TASK // 10 + 4 * TASK) * 2
+    assert dues.index(True) == 16 * 10 - 1  # the second reading beyond noise
+    assert loop.sensor.mean("branch misses") == 1.0
+
+
+def test_counters_fall_back_to_those_of_the_kernel() -> None:
+    read, write = os.pipe()
+    os.close(write)
+    opened = iter([read, -1])  # the second hardware counter is missing
+    found = open_counters(lambda event, leader: next(opened))
+    assert isinstance(found, SoftwareCounters)
+    assert set(found.read()) == {"page faults", "preemptions"}
+    with pytest.raises(OSError):
+        os.close(read)  # the first one was closed
+
+
+def test_a_group_of_hardware_counters_is_read_at_once() -> None:
+    read, write = os.pipe()
+    spare = os.dup(read)
+    opened = iter([read, spare])
+    counters = open_counters(lambda event, leader: next(opened))
+    os.write(write, struct.pack("=3Q", 2, 11, 7))
+    assert dict(counters.read()) == {"branch misses": 11, "cache misses": 7}
+    os.close(write)
+
+
+def test_the_system_opens_counters_or_says_no() -> None:
+    assert all(count >= 0 for count in open_counters().read().values())
+
+
+def test_merges_are_counted_with_the_next_task() -> None:
+    loop = controller()
+    loop.merged(5 * TASK)
+    loop.folded(TASK, TASK, TASK)
+    loop.folded(TASK, TASK, TASK)
+    assert loop.sensor.mean("merge ns") == 5.0
 
 
 def test_the_record_is_bounded() -> None:

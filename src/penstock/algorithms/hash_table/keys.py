@@ -16,7 +16,7 @@ import numpy as np
 
 from penstock.loop.abi import KEYS, numbered
 from penstock.runtime.buffers import longer
-from penstock.runtime.hashing import bucket_count, buckets_for, hash_keys
+from penstock.runtime.hashing import bucket_count, buckets_for, hash_keys, probe_length
 
 # A dense table may have SPARSEST_KEYS columns per row seen, and always SMALL.
 SMALL = 1 << 16
@@ -155,6 +155,23 @@ class HashKeys:
     @property
     def count(self) -> int:
         return int(self.head[KEYS])
+
+    @property
+    def occupancy(self) -> float:
+        """The share of buckets in use."""
+        return self.count / len(self.buckets)
+
+    def probe_length(self, sample: int = 256) -> float:
+        """How many buckets a look-up reads on average, of keys spread over the table; 0 without keys.
+
+        >>> HashKeys(1, np.zeros(16, np.int64), False).probe_length()
+        0.0
+        """
+        if not self.count:
+            return 0.0
+        entries = np.unique(np.linspace(0, self.count - 1, min(sample, self.count)).astype(np.int64))
+        nulls = self.nulls[entries] if self.nullable else None
+        return probe_length(self.buckets, hash_keys([words[entries] for words in self.words], nulls), entries)
 
     def arguments(self) -> dict[str, object]:
         return {

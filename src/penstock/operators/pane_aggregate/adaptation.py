@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 
 from penstock.algorithms.batch_arguments import BatchArguments
-from penstock.algorithms.hash_table.keys import DenseKeys
+from penstock.algorithms.hash_table.keys import DenseKeys, HashKeys
 from penstock.loop.abi import positions_table
 from penstock.loop.machine import Morsels
 from penstock.operators.pane_aggregate.key_ranges import key_ranges
@@ -149,6 +149,7 @@ class PaneAdaptation:
         None: their kernel is being compiled in the background, while the old one runs.
         """
         now, state = self.node_of(workers[0]), self._state(workers, profile)
+        self._sense_keys(workers[0].table, state)
         chosen = cast(Node, (self.controller.policy.decide or decide)(profile, state, self.machine, now))
         wanted = [found for found in differences(now, chosen) if self._may(found)]
         if wanted and not self._compiled(chosen):
@@ -157,6 +158,17 @@ class PaneAdaptation:
         for what, before, after, why in done:
             self.controller.change(what, before, after, why)
         return bool(done)
+
+    def _sense_keys(self, table: PaneTable | None, state: StateProfile) -> None:
+        """Sense how full the table of keys is, and how far a look-up probes."""
+        sensor = self.controller.sensor
+        if table is None or not self.program.keys:
+            return
+        if isinstance(table.keys, HashKeys):
+            sensor.note("occupancy", table.keys.occupancy)
+            sensor.note("probe length", table.keys.probe_length())
+        else:
+            sensor.note("occupancy", state.keys / max(table.keys.columns, 1))
 
     def _compiled(self, chosen: Node) -> bool:
         """Whether the fold of a variant is compiled in full; the first call starts that."""

@@ -30,6 +30,7 @@ from penstock.operators.pane_aggregate.tasks import expected_panes
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.physical.nodes import Node, Sharing
 from penstock.runtime.adapt.controller import USUAL, Controller
+from penstock.runtime.adapt.sensor import Sensor
 from penstock.runtime.buffers import flags
 from penstock.runtime.engine import MOST_TASK_ROWS, Engine
 from penstock.runtime.metrics import Metrics
@@ -118,6 +119,11 @@ class WindowStage(DirectFold):
         busy = (worker for worker in self.workers if worker.table is not None)
         return self.adaptation.node_of(next(busy, self.workers[0]))
 
+    @property
+    def sensors(self) -> Sensor:
+        """What tasks cost and keep."""
+        return self.controller.sensor
+
     def save(self) -> Mapping[str, StateTable]:
         """Save the cells of open panes, the last emitted window, and which columns have held nulls."""
         nulls = {name: int(name in self.seen_null) for name in self.program.columns}
@@ -152,7 +158,10 @@ class WindowStage(DirectFold):
         return cells.filter(flags(~gone)) if gone.any() else cells
 
     def _emit(self, upto: int) -> list[TimedBatch]:
+        started = self.controller.policy.clock()
         runs, held = self._owners(upto)
+        if len(self.workers) > 1:
+            self.controller.merged(self.controller.policy.clock() - started)
         batches = self._emit_runs(runs) if len(runs) > 1 else self._emit_all(*runs[0])
         self.emitted = upto
         for worker in self.workers:
@@ -210,7 +219,7 @@ class WindowStage(DirectFold):
             raise
 
     def _fold_all(self, timed_batches: list[TimedBatch]) -> None:
-        started = self.controller.policy.clock()
+        started = self.controller.begin()
         timed_batches = prepared(self.program, timed_batches, self.engine.workers)
         given = [BatchArguments(timed_batch.batch, {}) for timed_batch in timed_batches]
         self._assume_nulls(given)

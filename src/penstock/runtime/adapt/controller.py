@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from penstock.runtime.adapt.counters import CounterRates, Counters, thread_counters
 from penstock.runtime.adapt.history import Adaptation, note_gain, record
 from penstock.runtime.adapt.sensor import ROWS_OF_SMALL_TASK, Sensor
 
@@ -39,6 +40,7 @@ class Policy:
     wait: int = 1 << 22  # rows before a choice that failed may be made again; doubled each time
     clock: Callable[[], int] = time.perf_counter_ns
     start: Start = in_background
+    counters: Callable[[], Counters] = thread_counters
     decide: Callable[..., object] | None = None  # replaces the operator's deciding function
 
 
@@ -67,6 +69,8 @@ class Controller:
     ) -> None:
         self.operator, self.policy, self.adaptations, self.adaptive = operator, policy, adaptations, adaptive
         self.sensor = Sensor()
+        self._counters = CounterRates(policy.counters)
+        self._merged = 0  # nanoseconds since the last task
         self.rows = self.usual_rows = 0  # in all, and in a push
         self.begun = policy.clock()
         self._next = policy.patience  # the row from which on a task is profiled
@@ -77,6 +81,16 @@ class Controller:
         self._cost_before = 0.0
         self.due = adaptive and policy.patience == 0
 
+    def begin(self) -> int:
+        """Begin a task; return the time."""
+        if self.adaptive:
+            self._counters.start()
+        return self.policy.clock()
+
+    def merged(self, nanoseconds: int) -> None:
+        """Record the time in which tables of workers were merged."""
+        self._merged += nanoseconds
+
     def folded(self, rows: int, accepted: int, nanoseconds: int, unsensed: int = 0) -> None:
         """Record a task, and `unsensed` rows before it. A change beyond noise requests a new profile."""
         self.rows += rows + unsensed
@@ -84,7 +98,7 @@ class Controller:
         self.due = self.adaptive and self.rows >= self._next
         if rows < ROWS_OF_SMALL_TASK or not self.adaptive:
             return
-        if self.sensor.take(rows, accepted, nanoseconds):
+        if self.sensor.take(rows, accepted, nanoseconds, self._others(rows)):
             self._gap, self._next = 1, max(self.rows, self.policy.patience)
             self.due = self.rows >= self._next
         if self._changed_at is not None and self.sensor.settled:
@@ -92,6 +106,13 @@ class Controller:
                 gain = self._cost_before / self.sensor.cost
                 note_gain(self.adaptations, self._changed_at, self.operator, gain)
             self._changed_at = None
+
+    def _others(self, rows: int) -> dict[str, float]:
+        """What else was sensed of a task of so many rows."""
+        found = self._counters.per_row(rows)
+        if self._merged:
+            found["merge ns"], self._merged = self._merged / rows, 0
+        return found
 
     def profiled(self, changed: bool | None) -> None:
         """Schedule the next profile: soon after a change, ever later without one, at once if a kernel is compiled first."""
