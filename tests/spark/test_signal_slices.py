@@ -44,7 +44,16 @@ def _signal(draw: st.DrawFn, signals: list[pk.Signal], depth: int) -> pk.Signal:
     if depth == 0:
         return given_
     inner = _signal(draw, signals, depth - 1)
-    match draw(st.sampled_from(["reduce", "reduce", "subtract", "shift", "where"])):
+    match draw(st.sampled_from(["reduce", "reduce", "subtract", "shift", "where", "filled", "chop", "resample", "weighted"])):
+        case "filled":
+            return inner.or_else(0)
+        case "chop":
+            return inner.chop(every=draw(st.integers(1, 5)))
+        case "resample":
+            method, gap = draw(st.sampled_from(["last", "linear"])), draw(st.none() | st.integers(1, 9))
+            return given_.resample(every=draw(st.integers(1, 5)), method=method, max_gap=gap)
+        case "weighted":
+            return inner.window(draw(st.integers(1, 12)), every=draw(st.integers(1, 5))).time_mean()
         case "reduce":
             return _reduced(draw, inner)
         case "subtract":
@@ -71,6 +80,30 @@ def test_generated_signals_have_one_answer_in_every_strategy(data: st.DataObject
         expected = query.collect()
         for strategy, found in every_strategy(query, draw(st.integers(1, 4))).items():
             assert_same(expected, found, strategy)
+
+
+@effort(60)
+@given(data=st.data())
+def test_signals_that_hold_over_the_bounds_of_slices(data: st.DataObject) -> None:
+    """Signals without keys need the nearest samples beside a slice; of regular time too."""
+    draw = data.draw
+    with tempfile.TemporaryDirectory() as folder:
+        streams = [_regular(draw, Path(folder)) if draw(st.booleans()) else _samples(draw, Path(folder), "one", True)]
+        if draw(st.booleans()):
+            streams.append(_samples(draw, Path(folder), "two", draw(st.booleans())))
+        signals = [stream.signal("v", resolve="max") for stream in streams]
+        made = _signal(draw, signals, draw(st.integers(0, 3)))
+        query = made.to_stream("made")
+        expected = query.collect()
+        for strategy, found in every_strategy(query, draw(st.integers(1, 6))).items():
+            assert_same(expected, found, strategy)
+
+
+def _regular(draw: st.DrawFn, folder: Path) -> pk.Stream:
+    values = draw(st.lists(VALUES, max_size=40))
+    path = folder / "regular.parquet"
+    pq.write_table(pa.table({"v": pa.array(values, pa.int64())}), path, row_group_size=draw(st.integers(1, 9)))
+    return pk.scan(str(path), time=pk.every(draw(st.integers(1, 3))), name="regular")
 
 
 STREAM = pk.stream("s", {"t": "int64", "k": "string", "v": "int64"}, time="t")

@@ -37,7 +37,8 @@ from penstock.ir.nodes import (
 )
 from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.scope import NO_END, is_lenient
-from penstock.types.windows import WINDOW_END, CarriedWindow, InWindow, Lookup, TimeWindow, Within
+from penstock.types.time import NANOSECONDS
+from penstock.types.windows import WINDOW_END, Calendar, CarriedWindow, InWindow, Lookup, TimeWindow, Within
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,15 @@ Reach = Finite | CarryIn | Sequential
 Boundaries = dict[str, Reach]
 
 
-def boundaries(program: Program) -> Boundaries:
-    """Return the reach of the program's output into each of its inputs, by the input object's name."""
-    return lineage(program)[program.output]
+def boundaries(program: Program, held: frozenset[str] = frozenset()) -> Boundaries:
+    """Return the reach of the program's output into each of its inputs, by the input object's name.
+
+    Of the objects `held`, the sample that holds at a bound of time is known, and when the next one comes.
+    """
+    return lineage(program, held)[program.output]
 
 
-def lineage(program: Program) -> dict[str, Boundaries]:
+def lineage(program: Program, held: frozenset[str] = frozenset()) -> dict[str, Boundaries]:
     """Return the reach of every object into each input it depends on."""
     found: dict[str, Boundaries] = {}
     for obj in program.objects:
@@ -76,7 +80,7 @@ def lineage(program: Program) -> dict[str, Boundaries]:
             continue
         reached: Boundaries = {}
         for source in sources_of(obj.body):
-            step = _step(obj, program[source], program)
+            step = _step(obj, program[source], program, obj.name in held)
             for name, reach in found[source].items():
                 longer = _chained(step, reach)
                 reached[name] = _joined(reached[name], longer) if name in reached else longer
@@ -84,18 +88,24 @@ def lineage(program: Program) -> dict[str, Boundaries]:
     return found
 
 
-def _step(this: Object, source: Object, program: Program) -> Reach:
+def _step(this: Object, source: Object, program: Program, held: bool) -> Reach:
     """Return the reach of an object into one of its sources."""
     match this.body:
         case Samples(fields=fields):
             clock = next((field.expr for field in fields if field.name == this.time.column), None)
             return Finite() if clock in {None, Column(source.time.column)} else Sequential()
-        case Reduce(domain=TimeWindow(size=size)):
+        case Reduce(domain=TimeWindow(size=size)) | Apply(domain=TimeWindow(size=size)):
             return Finite(size - 1)  # a result's time is its window's last tick
         case Attach(domain=TimeWindow(size=size)):
             return Finite(size - 1, size - 1)
+        case Reduce(domain=Calendar() as domain) | Apply(domain=Calendar() as domain):
+            return Finite(_longest(domain))
+        case Attach(domain=Calendar() as domain):
+            return Finite(_longest(domain), _longest(domain))
         case Lookback(spans=spans) if all(span.size is not None for span in spans):
             return Finite(max((span.size or 0) + span.delay for span in spans))
+        case Asof() if held:
+            return Finite()
         case Join() | Asof() | RollingJoin() as body:
             return _of_join(body)
         case Reduce(domain=CarriedWindow()):
@@ -103,7 +113,7 @@ def _step(this: Object, source: Object, program: Program) -> Reach:
         case Attach(domain=CarriedWindow()) | Top():
             return _within_window(source, program, results=False)
         case Signals() as body:
-            return _of_intervals(body, source.name)
+            return _of_intervals(body, source.name, held)
         case Distinct(keep="first"):
             return CarryIn()
         case Reduce() | Attach() | Apply() | Lookback():
@@ -112,6 +122,12 @@ def _step(this: Object, source: Object, program: Program) -> Reach:
             return Sequential()  # whether a sample is the last depends on all later samples
         case _:
             return Finite()
+
+
+def _longest(domain: Calendar) -> int:
+    """Return more ticks than a window of local time can have: months of 31 days, and two hours of changing clocks a day or more."""
+    day = NANOSECONDS["d"] // NANOSECONDS[domain.unit]
+    return (31 * domain.size.months + 2) * day + domain.size.ticks
 
 
 def _of_asof(tolerance: int | None, direction: str) -> Reach:
@@ -142,17 +158,17 @@ def _of_join(body: Join | Asof | RollingJoin) -> Reach:
 # --- signals --------------------------------------------------------------------------------------------
 
 
-def _of_intervals(body: Signals, source: str) -> Reach:
+def _of_intervals(body: Signals, source: str, held: bool) -> Reach:
     """Return the reach of a signal's intervals into a source.
 
     An interval may span a cut, so open intervals are carried over it. Those of a signal whose values have a finite reach
     end at the next mark, at most that reach later, if each mark begins another: to find their beginnings and ends, twice
     the reach is read.
     """
-    own = signal_reach(body.program, body.sources, source)
-    reaches = [signal_reach(body.program, body.sources, name) for name in body.sources]
+    own = signal_reach(body.program, body.sources, source, held)
+    reaches = [signal_reach(body.program, body.sources, name, held) for name in body.sources]
     finite = [reach for reach in reaches if isinstance(reach, Finite)]
-    if not isinstance(own, Finite) or len(finite) < len(reaches) or not _ends_soon(body):
+    if not isinstance(own, Finite) or len(finite) < len(reaches) or not (held or _ends_soon(body)):
         return _worse(CarryIn(), own)
     longest = 2 * max(reach.past + reach.future + 1 for reach in finite)
     return Finite(own.past + longest, own.future + longest)
@@ -170,14 +186,14 @@ def _ends_soon(body: Signals) -> bool:
     )
 
 
-def signal_reach(program: temporal.Program, sources: Sequence[str], source: str) -> Reach:
+def signal_reach(program: temporal.Program, sources: Sequence[str], source: str, held: bool = False) -> Reach:
     """Return the reach of a signal's value at an instant into the samples of one of its sources."""
     taken = {
         obj.name
         for obj in program.objects
         if isinstance(obj.body, temporal.Sampled) and sources[int(obj.body.input)] == source
     }
-    reached = signal_lineage(program)[program.output]
+    reached = signal_lineage(program, held)[program.output]
     reaches = [reach for name, reach in reached.items() if name in taken]
     whole = reaches[0]
     for reache in reaches[1:]:
@@ -185,17 +201,20 @@ def signal_reach(program: temporal.Program, sources: Sequence[str], source: str)
     return whole
 
 
-def signal_lineage(program: temporal.Program) -> dict[str, Boundaries]:
-    """Return the reach of every temporal object into the samples it depends on, by the name of the Sampled object."""
+def signal_lineage(program: temporal.Program, held: bool = False) -> dict[str, Boundaries]:
+    """Return the reach of every temporal object into the samples it depends on, by the name of the Sampled object.
+
+    With `held`, the samples that hold at a bound are known beside those in reach, and the next ones.
+    """
     found: dict[str, Boundaries] = {}
     for obj in program.objects:
         reached: Boundaries = {}
-        for source, step in _signal_reads(obj, program):
+        for source, step in _signal_reads(obj, program, held):
             below = {source: Finite()} if _is_sampled(source, program) else found[source]
             for name, reach in below.items():
                 longer = _chained(step, reach)
                 reached[name] = _joined(reached[name], longer) if name in reached else longer
-        found[obj.name] = reached or {obj.name: _hold(obj.body)}
+        found[obj.name] = reached or {obj.name: _hold(obj.body, held)}
     return found
 
 
@@ -203,12 +222,16 @@ def _is_sampled(name: str, program: temporal.Program) -> bool:
     return isinstance(program[name].body, temporal.Sampled)
 
 
-def _signal_reads(this: temporal.Object, program: temporal.Program) -> list[tuple[str, Reach]]:
+def _signal_reads(this: temporal.Object, program: temporal.Program, held: bool) -> list[tuple[str, Reach]]:
     """List the objects that an object reads, and how far around an instant."""
     match this.body:
         case temporal.Expression(accesses=accesses, reductions=reductions):
-            held = [(access.source, _access(access, program)) for access in accesses]
-            return held + [(reduction.source, _over(reduction)) for reduction in reductions]
+            values = [(access.source, _access(access, program, held)) for access in accesses]
+            return values + [(reduction.source, _over(reduction)) for reduction in reductions]
+        case temporal.Chop(source=source, marks=None) if held:
+            return [(source, Finite())]
+        case temporal.Resample(source=source, max_gap=None) if held:
+            return [(source, Finite())]
         case temporal.Chop(source=source, marks=marks):
             cuts = [] if marks is None else [(marks.source, CarryIn())]
             return [(source, CarryIn()), *cuts]
@@ -220,14 +243,14 @@ def _signal_reads(this: temporal.Object, program: temporal.Program) -> list[tupl
             return [(source, Sequential()) for source in temporal.sources_of(body)]
 
 
-def _access(access: temporal.At, program: temporal.Program) -> Reach:
+def _access(access: temporal.At, program: temporal.Program, held: bool) -> Reach:
     moved = Finite(max(access.shift, 0), max(-access.shift, 0))
-    return _chained(moved, _hold(program[access.source].body))
+    return _chained(moved, _hold(program[access.source].body, held))
 
 
-def _hold(body: temporal.Body) -> Reach:
+def _hold(body: temporal.Body, held: bool) -> Reach:
     """Return how long ago the sample that holds at an instant can have begun."""
-    if not isinstance(body, temporal.Sampled):
+    if held or not isinstance(body, temporal.Sampled):
         return Finite()
     lasting = body.hold.lasting
     return CarryIn() if lasting is None else Finite(lasting - 1)

@@ -20,7 +20,16 @@ from penstock.analysis.boundaries import Finite, boundaries
 from penstock.analysis.order import depends_on_order
 from penstock.analysis.panes import in_panes
 from penstock.analysis.partition_keys import Undivided, looks_up, partition_keys
-from penstock.analysis.slice_boundaries import Carry, Counts, Sessions, carry_in, slice_borders, without_carry
+from penstock.analysis.slice_boundaries import (
+    Carry,
+    Counts,
+    Held,
+    Sessions,
+    carry_in,
+    held_samples,
+    slice_borders,
+    without_carry,
+)
 from penstock.errors import EngineError
 from penstock.expr.nodes import Expr
 from penstock.ir import nodes as ir
@@ -53,6 +62,7 @@ class Halo:
     border: int = 0
     carry: Carry | None = None
     unit: str | None = None
+    held: Held | None = None
 
     @property
     def length(self) -> int:
@@ -61,6 +71,8 @@ class Halo:
 
     def __str__(self) -> str:
         reach = describe_reach(self.past, self.future, self.unit, "their time")
+        if self.held is not None:
+            return f"{reach}, and to the nearest samples of {', '.join(map(repr, self.held.streams))}"
         return (
             reach
             if self.carry is None
@@ -88,7 +100,7 @@ class Possible:
     def times(self) -> Halo | str:
         """Return the reach of results, if it is a length of time alone."""
         match self.slices:
-            case Halo(carry=None) as halo:
+            case Halo(carry=None, held=None) as halo:
                 return halo
             case str() as obstacle:
                 return obstacle
@@ -142,6 +154,8 @@ def choose(found: Possible, facts: DataFacts, force: str | None = None) -> Strat
     for strategy, obstacle in why_not.items():
         if obstacle is None:
             return StrategyChoice(strategy, _reason(found, facts, strategy, why_not))
+    if _worth_it(found, facts):
+        return StrategyChoice(SLICES, _reason(found, facts, SLICES, why_not))
     return StrategyChoice(ONE, "; ".join(f"no {name}: {why}" for name, why in why_not.items()))
 
 
@@ -210,6 +224,12 @@ def _obstacle(found: Possible, facts: DataFacts, strategy: str) -> str | None:
     return None
 
 
+def _worth_it(found: Possible, facts: DataFacts) -> bool:
+    """Return whether slices, however many rows they read twice, are at most half as long as a task that does it all."""
+    possible_here = found.obstacle(SLICES) is None and _unfit(found, facts, SLICES) is None
+    return possible_here and max(facts.uneven, facts.read_again or 1) * 2 <= facts.tasks
+
+
 def _unfit(found: Possible, facts: DataFacts, strategy: str) -> str | None:
     """Return what the data lacks for a strategy."""
     if strategy == SLICES and not facts.files:
@@ -251,12 +271,20 @@ def _halo(program: ir.Program) -> Halo | str:
     if output.time.column not in output.schema.names:
         return "the result has no time"
     carry = carry_in(program)
-    reaches = list(boundaries(program if carry is None else without_carry(program)).values())
-    finite = [reach for reach in reaches if isinstance(reach, Finite)]
-    if len(finite) < len(reaches):
+    finite = _lengths(program if carry is None else without_carry(program))
+    held = held_samples(program) if finite is None and carry is None else None
+    finite = finite if held is None else _lengths(program, held)
+    if finite is None:
         return "results may depend on rows however long ago"
     past, future = max(halo.past for halo in finite), max(halo.future for halo in finite)
-    return Halo(past, future, *_grid(program), carry, output.time.unit)
+    return Halo(past, future, *_grid(program), carry, output.time.unit, held)
+
+
+def _lengths(program: ir.Program, held: Held | None = None) -> list[Finite] | None:
+    """Return how far results reach into each input; None if the length of time is not known."""
+    reaches = list(boundaries(program, frozenset() if held is None else held.objects).values())
+    finite = [reach for reach in reaches if isinstance(reach, Finite)]
+    return finite if len(finite) == len(reaches) else None
 
 
 def _grid(program: ir.Program) -> tuple[int, int]:

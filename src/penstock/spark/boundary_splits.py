@@ -16,6 +16,7 @@ from penstock.plan.nodes import Source
 from penstock.sources import parquet_footers
 from penstock.sources.read_errors import reading
 from penstock.spark.slices import CARRIED, NUMBERS, STARTS, Part, Piece, even_parts, time_slices
+from penstock.storage.access import Access
 
 # For a key without any right row, a task searches all rows before its slice. With more tasks than this, a shuffle is cheaper.
 MOST_LOOKING_BACK = 16
@@ -38,11 +39,13 @@ def count_slices(
 ) -> tuple[Part, ...] | None:
     """Assign each task the windows that end in its rows. Returns None if footers do not determine the row numbers."""
     held = [piece for piece in pieces if piece.fragment.rows]
-    if not _follow_each_other(held, source) or not _all_have_times(held, source):
+    if not _follow_each_other(held, source):
+        return None
+    if not (source.time.implied or all_valued(held, source, (source.time.column,))):
         return None
     firsts = [piece.first_row for piece in held]
     begins = _begins(held, tasks)
-    wanted = [firsts[begin] - border.size + 1 for begin in begins]
+    wanted = [firsts[begin] - border.past for begin in begins]
     befores = [max(bisect_right(firsts, row) - 1, 0) for row in wanted]
     return _runs(held, begins, befores, [firsts[begin] for begin in begins], NUMBERS)
 
@@ -82,17 +85,36 @@ def _follow_each_other(pieces: Sequence[Piece], source: Source) -> bool:
     )
 
 
-def _all_have_times(pieces: Sequence[Piece], source: Source) -> bool:
-    """Check that no row lacks a time, by the footers. A row without a time has a number but is dropped."""
-    groups: dict[str, set[int]] = {}
+def held_slices(
+    pieces: Sequence[Piece], halo: Halo, sources: Sequence[Source], tasks: int
+) -> tuple[Part, ...] | None:
+    """Assign each task a time range with the samples that hold over its bounds. Returns None if such a sample may be null."""
+    assert halo.held is not None
+    for source in sources:
+        names = tuple(name for stream, name in halo.held.valued if stream == source.name)
+        mine = [piece for piece in pieces if piece.stream == source.name and piece.fragment.rows]
+        if any(piece.fragment.deletes or piece.fragment.renamed for piece in mine):
+            return None
+        if names and not all_valued(mine, source, names):
+            return None
+    return time_slices(pieces, halo, tasks)
+
+
+def all_valued(pieces: Sequence[Piece], source: Source, names: Sequence[str]) -> bool:
+    """Check by the footers that some columns are nowhere null. A row without a time has a number but is dropped."""
+    groups: dict[tuple[str, Access], set[int]] = {}
     for piece in pieces:
-        groups.setdefault(piece.fragment.path, set()).update(range(*(piece.fragment.row_groups or (0, 0))))
-    return all(reading(path, lambda _: _timed(path, numbers, source)) for path, numbers in groups.items())  # noqa: B023 - the lambda is called immediately
+        numbers = range(*(piece.fragment.row_groups or (0, 0)))
+        groups.setdefault((piece.fragment.path, piece.access), set()).update(numbers)
+    return all(
+        reading(path, lambda _: _valued(path, access, numbers, source, names))  # noqa: B023 - the lambda is called immediately
+        for (path, access), numbers in groups.items()
+    )
 
 
-def _timed(path: str, numbers: set[int], source: Source) -> bool:
-    metadata = parquet_footers.footer(path)
-    name = source.time.column
-    leaves = parquet_footers.leaves(metadata, source.schema, {name: name})
-    found = [parquet_footers.ranges(metadata, number, leaves).get(name) for number in numbers]
-    return all(found_range is not None and not found_range.nulls for found_range in found)
+def _valued(path: str, access: Access, numbers: set[int], source: Source, names: Sequence[str]) -> bool:
+    metadata = parquet_footers.footer(path, access)
+    leaves = parquet_footers.leaves(metadata, source.schema, {name: name for name in names})
+    found = [parquet_footers.ranges(metadata, number, leaves) for number in numbers]
+    ranges = [columns.get(name) for columns in found for name in names]
+    return all(one is not None and not one.nulls for one in ranges)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.analysis.slice_boundaries import Carry, Counts, Sessions
+from penstock.analysis.slice_boundaries import Carry, Counts, Held, Sessions
 from penstock.compile import Compiled
 from penstock.errors import EngineError
 from penstock.physical.choose_strategy import (
@@ -33,7 +33,7 @@ from penstock.runtime.memory.budget import size_of
 from penstock.sources.bound import Bound
 from penstock.sources.fragment import Fragment
 from penstock.spark.bound import BoundDataFrame
-from penstock.spark.boundary_splits import carried_slices, count_slices, session_slices
+from penstock.spark.boundary_splits import carried_slices, count_slices, held_slices, session_slices
 from penstock.spark.slices import (
     Part,
     Piece,
@@ -149,6 +149,8 @@ def _slices(
         case Halo(carry=Carry(right=right)) as halo:
             source = next(source for source in sources if source.name == right)
             return carried_slices(pieces, halo, source, tasks)
+        case Halo(held=Held()) as halo:
+            return held_slices(pieces, halo, sources, tasks)
         case Halo() as halo:
             return time_slices(pieces, halo, tasks)
         case Sessions(gap=gap):

@@ -85,7 +85,10 @@ def _from_a_window_on(compiled: Compiled, border: Counts, part: Part) -> Iterato
     counted = list(accumulate(piece.fragment.rows or 0 for piece in part.pieces))
     head = bisect_right(counted, left) + 1 if left else 0  # pieces are ordered; rows of a piece may not be
     first = [batch for rows in rows_of_part(compiled, Part(part.pieces[:head])) for batch in rows.batches]
-    if first:
+    if first and source.time.implied:
+        rest = pa.Table.from_batches(first).slice(left).combine_chunks().to_batches()
+        yield StreamRows(source.name, rest, part.pieces[0].first_row + left)
+    elif first:
         yield StreamRows(source.name, _without_first(first, left, source))
     yield from rows_of_part(compiled, Part(part.pieces[head:]))
 

@@ -76,20 +76,21 @@ def span_of(pieces: Sequence[Piece]) -> int:
 
 def time_slices(pieces: Sequence[Piece], halo: Halo, tasks: int) -> tuple[Part, ...]:
     """Assign each task a time slice, cut at starts of row groups or at ends of windows, whichever makes the largest task smaller."""
-    cuts, line = _cuts(pieces, tasks), _timeline(pieces)
-    anywhere = _sliced(line, cuts, halo)
+    cuts, lines = _cuts(pieces, tasks), _timelines(pieces, halo)
+    anywhere = _sliced(lines, cuts, halo)
     if halo.step == 1:
         return anywhere
     ends = sorted({cut - (cut - halo.border) % halo.step for cut in cuts})
+    first = min((line.first[0] for line in lines if line.first), default=0)
     at_ends = _sliced(
-        line, [end for end in ends if end > line.first[0]], Halo(halo.past - halo.step + 1, halo.future)
+        lines, [end for end in ends if end > first], Halo(halo.past - halo.step + 1, halo.future)
     )
     return min(at_ends, anywhere, key=longest)
 
 
-def _sliced(line: _Timeline, cuts: Sequence[int], halo: Halo) -> tuple[Part, ...]:
+def _sliced(lines: Sequence[_Timeline], cuts: Sequence[int], halo: Halo) -> tuple[Part, ...]:
     edges = zip([None, *cuts], [*cuts, None], strict=True)
-    return tuple(Part(_touched(line, low, high, halo), low, high) for low, high in edges)
+    return tuple(Part(_touched(lines, low, high, halo), low, high) for low, high in edges)
 
 
 def longest(parts: Sequence[Part]) -> int:
@@ -159,30 +160,62 @@ class _Timeline:
     """Non-empty pieces by start time, with their indices, and the running maximum of end times.
 
     A lake has a hundred thousand row groups and a job thousands of tasks. Binary search avoids comparing each pair.
+    `ends` are the sorted end times if the samples nearest to a slice are read, else empty.
     """
 
     places: tuple[tuple[int, Piece], ...]
     first: tuple[int, ...]
     latest: tuple[int, ...]
+    ends: tuple[int, ...] = ()
+
+    def before(self, time: int) -> int | None:
+        """Return a time before `time` at or after which the last sample before it lies; None if all rows are to be read."""
+        place = bisect_left(self.ends, time)
+        return self.ends[place - 1] if place else None
+
+    def behind(self, time: int) -> int | None:
+        """Return the time of the first sample of the next row group after `time`; None if there is none."""
+        place = bisect_left(self.first, time)
+        return self.first[place] if place < len(self.first) else None
 
 
-def _timeline(pieces: Sequence[Piece]) -> _Timeline:
-    held = ((place, piece) for place, piece in enumerate(pieces) if piece.fragment.rows)
-    places = sorted(held, key=lambda pair: pair[1].fragment.time_min or 0)
+def _timelines(pieces: Sequence[Piece], halo: Halo) -> list[_Timeline]:
+    """Return one timeline, or one for each stream whose nearest samples are read and one for the others."""
+    held = () if halo.held is None else halo.held.streams
+    numbered = [(place, piece) for place, piece in enumerate(pieces) if piece.fragment.rows]
+    rest = _timeline([pair for pair in numbered if pair[1].stream not in held], False)
+    return [rest, *(_timeline([pair for pair in numbered if pair[1].stream == name], True) for name in held)]
+
+
+def _timeline(pieces: Sequence[tuple[int, Piece]], held: bool) -> _Timeline:
+    places = sorted(pieces, key=lambda pair: pair[1].fragment.time_min or 0)
     first = (piece.fragment.time_min or 0 for _, piece in places)
-    last = (piece.fragment.time_max or 0 for _, piece in places)
-    return _Timeline(tuple(places), tuple(first), tuple(accumulate(last, max)))
+    last = [piece.fragment.time_max or 0 for _, piece in places]
+    return _Timeline(
+        tuple(places), tuple(first), tuple(accumulate(last, max)), tuple(sorted(last)) if held else ()
+    )
 
 
-def _touched(line: _Timeline, low: int | None, high: int | None, halo: Halo) -> tuple[Piece, ...]:
-    """Return the pieces that overlap [low - past, high + future), in their original order."""
-    begin = 0 if low is None else bisect_left(line.latest, low - halo.past)
-    end = len(line.first) if high is None else bisect_left(line.first, high + halo.future)
-    found = [
-        (place, piece)
-        for place, piece in line.places[begin:end]
-        if low is None or (piece.fragment.time_max or 0) >= low - halo.past
-    ]
+def _touched(lines: Sequence[_Timeline], low: int | None, high: int | None, halo: Halo) -> tuple[Piece, ...]:
+    """Return the pieces that overlap [low - past, high + future), in their original order.
+
+    Where samples hold over the bounds, the pieces with the nearest samples before and after are among them.
+    """
+    found: list[tuple[int, Piece]] = []
+    for line in lines:
+        start = None if low is None else low - halo.past
+        stop = None if high is None else high + halo.future
+        if line.ends:
+            start = None if start is None else line.before(start)
+            after = None if stop is None else line.behind(stop)
+            stop = None if after is None else after + 1
+        begin = 0 if start is None else bisect_left(line.latest, start)
+        end = len(line.first) if stop is None else bisect_left(line.first, stop)
+        found += [
+            (place, piece)
+            for place, piece in line.places[begin:end]
+            if start is None or (piece.fragment.time_max or 0) >= start
+        ]
     return tuple(piece for _, piece in sorted(found, key=lambda pair: pair[0]))
 
 
