@@ -18,18 +18,18 @@ from tests.spark.agree import assert_same
 from tests.spark.local import every_strategy
 
 VALUES = st.none() | st.integers(-3, 3)
-ROWS = st.lists(st.tuples(st.integers(-20, 60), st.sampled_from(["a", "b", None]), VALUES), max_size=40)
+ROW = st.tuples(st.integers(-20, 60), st.sampled_from(["a", "b", None]), VALUES)
 
 
-def _samples(draw: st.DrawFn, folder: Path, name: str, ordered: bool) -> pk.Stream:
-    rows = draw(ROWS)
+def _samples(draw: st.DrawFn, folder: Path, name: str, ordered: bool, least: int = 0) -> pk.Stream:
+    rows = draw(st.lists(ROW, min_size=least, max_size=40))
     rows = sorted(rows, key=lambda row: row[0]) if ordered else rows
     columns = [[row[place] for row in rows] for place in range(3)]
     types = (pa.int64(), pa.string(), pa.int64())
     table = pa.table(
         {key: pa.array(column, dtype) for key, column, dtype in zip("tkv", columns, types, strict=True)}
     )
-    pq.write_table(table, folder / f"{name}.parquet", row_group_size=draw(st.integers(1, 9)))
+    pq.write_table(table, folder / f"{name}.parquet", row_group_size=draw(st.integers(1, 3 if least else 9)))
     return pk.scan(str(folder / f"{name}.parquet"), time="t", name=name)
 
 
@@ -44,7 +44,11 @@ def _signal(draw: st.DrawFn, signals: list[pk.Signal], depth: int) -> pk.Signal:
     if depth == 0:
         return given_
     inner = _signal(draw, signals, depth - 1)
-    match draw(st.sampled_from(["reduce", "reduce", "subtract", "shift", "where", "filled", "chop", "resample", "weighted"])):
+    match draw(
+        st.sampled_from(
+            ["reduce", "reduce", "subtract", "shift", "where", "filled", "chop", "resample", "weighted"]
+        )
+    ):
         case "filled":
             return inner.or_else(0)
         case "chop":
@@ -88,21 +92,27 @@ def test_signals_that_hold_over_the_bounds_of_slices(data: st.DataObject) -> Non
     """Signals without keys need the nearest samples beside a slice; of regular time too."""
     draw = data.draw
     with tempfile.TemporaryDirectory() as folder:
-        streams = [_regular(draw, Path(folder)) if draw(st.booleans()) else _samples(draw, Path(folder), "one", True)]
+        streams = [
+            _regular(draw, Path(folder))
+            if draw(st.booleans())
+            else _samples(draw, Path(folder), "one", True, 20)
+        ]
         if draw(st.booleans()):
-            streams.append(_samples(draw, Path(folder), "two", draw(st.booleans())))
+            streams.append(_samples(draw, Path(folder), "two", draw(st.booleans()), 10))
         signals = [stream.signal("v", resolve="max") for stream in streams]
         made = _signal(draw, signals, draw(st.integers(0, 3)))
         query = made.to_stream("made")
         expected = query.collect()
-        for strategy, found in every_strategy(query, draw(st.integers(1, 6))).items():
+        for strategy, found in every_strategy(query, draw(st.integers(2, 8))).items():
             assert_same(expected, found, strategy)
 
 
 def _regular(draw: st.DrawFn, folder: Path) -> pk.Stream:
-    values = draw(st.lists(VALUES, max_size=40))
+    values = draw(st.lists(VALUES, min_size=20, max_size=40))
     path = folder / "regular.parquet"
-    pq.write_table(pa.table({"v": pa.array(values, pa.int64())}), path, row_group_size=draw(st.integers(1, 9)))
+    pq.write_table(
+        pa.table({"v": pa.array(values, pa.int64())}), path, row_group_size=draw(st.integers(1, 3))
+    )
     return pk.scan(str(path), time=pk.every(draw(st.integers(1, 3))), name="regular")
 
 

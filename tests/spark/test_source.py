@@ -99,12 +99,18 @@ def test_sources_of_streams_say_that_they_are_not_for_users(kind: Any, case: str
         kind(STREAMING[case]).streamReader(None)
 
 
-def test_a_file_without_a_column_is_named_before_a_job_starts(tmp_path: Path, spark: Any) -> None:
+def test_a_file_without_a_column_gives_nulls_and_one_of_another_type_is_named(
+    tmp_path: Path, spark: Any
+) -> None:
     pq.write_table(TABLE, tmp_path / "a.parquet")
     pq.write_table(TABLE.drop_columns(["v"]), tmp_path / "b.parquet")
-    with pytest.raises(pk.SchemaMismatchError, match=r"b\.parquet.*'v'"):
+    query = pk.scan(str(tmp_path), time="ts").window("10s").agg(t=pk.sum("v"))
+    assert_same(query.collect(), query.to_spark(spark).toArrow(), "nulls")
+    texts = TABLE.drop_columns(["v"]).append_column("v", TABLE["s"])
+    pq.write_table(texts, tmp_path / "c.parquet")
+    with pytest.raises(pk.SchemaMismatchError, match=r"'v'.*c\.parquet.*string"):
         source(query=QUERY.to_json(), path=str(tmp_path)).reader(None)
-    with pytest.raises(pk.SchemaMismatchError, match=r"b\.parquet.*'v'"):
+    with pytest.raises(pk.SchemaMismatchError, match=r"'v'.*c\.parquet.*string"):
         pk.scan(str(tmp_path), time="ts").window("10s").agg(t=pk.sum("v")).to_spark(spark)
 
 

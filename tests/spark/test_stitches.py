@@ -50,6 +50,10 @@ def queries(stream: Any) -> Iterator[Any]:
         yield stream.filter(pk.col("v") % 3 != 1).window(window, by="k").agg(t=pk.sum("v"))
     for window in (pk.rows(3), pk.rows(4, every=3), pk.rows(2, every=5), pk.rows(4, every=1, partial=True)):
         yield stream.window(window).agg(n=pk.count(), f=pk.first("v"), t=pk.sum("v"))
+    for closed in ("right", "left"):
+        yield stream.rolling(pk.rows(3), closed=closed).agg(n=pk.count(), f=pk.first("v"), s=pk.sum("v"))
+    yield stream.rolling([pk.rows(2), pk.rows(6)]).with_columns(s=pk.sum("v"))
+    yield stream.join_asof(stream.rename({"v": "w"}), direction="nearest").select("v", "w")
 
 
 @effort(25)
@@ -58,6 +62,25 @@ def test_slices_give_the_one_answer(table: pa.Table, files: int, group: int, tas
     with tempfile.TemporaryDirectory() as folder:
         written(table, folder, files, group)
         for query in queries(pk.scan(folder, time="t", name="events")):
+            assert_same(query.collect(), run_locally(query, "slices", tasks), str(query.plan))
+
+
+@effort(25)
+@given(st.integers(0, 40), st.integers(1, 3), st.integers(1, 7), st.integers(1, 6))
+def test_regular_time_is_cut_by_row_number(rows: int, files: int, group: int, tasks: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        written(pa.table({"v": np.arange(rows) % 7}), folder, files, group)
+        stream = pk.scan(folder, time=pk.every("4ms"), name="events")
+        signal = stream.signal("v")
+        for query in (
+            stream.window(pk.rows(3)).agg(n=pk.count(), f=pk.first("v"), t=pk.sum("v")),
+            stream.window(pk.rows(4, every=3)).agg(f=pk.first("v"), t=pk.sum("v")),
+            stream.rolling("12ms").agg(t=pk.sum("v")),
+            stream.window("8ms").agg(m=pk.median("v")),
+            (signal - signal.shift("4ms")).to_stream("made"),
+            (signal.rolling("12ms").mean() - signal).to_stream("made"),
+            signal.resample(every="3ms", method="linear").to_stream("made"),
+        ):
             assert_same(query.collect(), run_locally(query, "slices", tasks), str(query.plan))
 
 
@@ -101,14 +124,14 @@ def test_a_task_reads_on_only_until_its_sessions_have_ended(
 def test_files_out_of_order_are_not_sliced(tmp_path: Path, window: Any) -> None:
     written(pa.table({"t": [5, 6, 7, 8, 1, 2, 3, 4]}), str(tmp_path), 2, 2)
     query = pk.scan(tmp_path, time="t").window(window).agg(n=pk.count())
-    with pytest.raises(EngineError, match="not in the order"):
+    with pytest.raises(EngineError, match="not in the required order"):
         planned(query.compiled(), query.data, "slices", 2)
 
 
 def test_rows_without_a_time_keep_count_windows_in_one_task(tmp_path: Path) -> None:
     written(pa.table({"t": [1, 2, None, 4, 5, 6]}), str(tmp_path), 1, 2)
     query = pk.scan(tmp_path, time="t").window(pk.rows(2)).agg(n=pk.count())
-    with pytest.raises(EngineError, match="not in the order"):
+    with pytest.raises(EngineError, match="not in the required order"):
         planned(query.compiled(), query.data, "slices", 3)
 
 

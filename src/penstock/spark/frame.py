@@ -47,6 +47,7 @@ from penstock.spark.tasks import (
     Receive,
     RunTask,
     Send,
+    run_task,
     shipped,
 )
 from penstock.spark.time_ranges import time_ranges, times_in_files, times_in_frame
@@ -238,8 +239,7 @@ class Wiring:
 
     def _alone(self) -> DataFrame:
         """Run the whole query in each task, without a shuffle."""
-        run = RunTask(self._query(), self.zone)
-        return self._produced(run, self.schema)
+        return self._produced(run_task(self.compiled, self.tables, self.memory, self.zone), self.schema)
 
     def _fragments(self) -> DataFrame:
         assert isinstance(self.physical.found.fragments, tuple)

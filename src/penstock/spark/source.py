@@ -33,7 +33,8 @@ from penstock.spark.deploy.beside_driver import show_archive
 from penstock.spark.planning import Physical, planned
 from penstock.spark.predicates import penstock_filter
 from penstock.spark.slices import Neighbours, as_json, from_json
-from penstock.spark.tasks import Query, RunTask, shipped, work_on_part
+from penstock.spark.task_memory import UNBOUNDED
+from penstock.spark.tasks import Query, RunTask, run_task, work_on_part
 from penstock.spark.types import never_null, spark_schema
 
 if TYPE_CHECKING:
@@ -70,11 +71,11 @@ class PenstockSource(DataSource):
             raise EngineError(f"the option 'filters' is {pushes!r:.40}; there are 'spark' and 'pushed'")
         return (FilteringReader if pushes == "pushed" else PenstockReader)(self, compiled)
 
-    def planned(self, compiled: Compiled) -> tuple[Query, tuple[str, ...]]:
+    def planned(self, compiled: Compiled) -> tuple[RunTask, tuple[str, ...]]:
         """Return a query as tasks get it, and their parts."""
         physical = self._planned(compiled, bound_paths(compiled, self.options))
         parts = tuple(json.dumps(as_json(part)) for part in physical.parts)
-        return Query.of(compiled.plan, shipped(compiled.plan)), parts
+        return run_task(compiled, (), UNBOUNDED, "UTC"), parts
 
     def _query(self) -> Query:
         unknown = [name for name in self.options if name.lower() not in OPTIONS]
@@ -160,7 +161,7 @@ class PenstockReader(DataSourceReader):
     """Run the query inside the tasks that read the files."""
 
     def __init__(self, source: PenstockSource, compiled: Compiled) -> None:
-        self.query, self.parts = source.planned(compiled)
+        self.work, self.parts = source.planned(compiled)
 
     def partitions(self) -> list[InputPartition]:
         """List one partition per task."""
@@ -170,7 +171,7 @@ class PenstockReader(DataSourceReader):
         """Read the files of a task and return the results of its slice."""
         assert isinstance(partition, PenstockPartition)
         part = from_json(json.loads(partition.part))
-        return work_on_part(RunTask(self.query, "UTC"), part, Neighbours(self.parts, partition.number))
+        return work_on_part(self.work, part, Neighbours(self.parts, partition.number))
 
 
 class FilteringReader(PenstockReader):
@@ -182,11 +183,11 @@ class FilteringReader(PenstockReader):
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
         """Filter the results of the query, which its passes move to the scan where they can. Spark filters once more."""
-        plan = self.query.compiled().plan
+        plan = self.work.given.compiled().plan
         known = [made for given in filters if (made := penstock_filter(given, schema_of(plan))) is not None]
         if known:
             narrowed = Stream(plan, {}).filter(*map(Expr, known)).compiled()
-            self.query, self.parts = self._source.planned(narrowed)
+            self.work, self.parts = self._source.planned(narrowed)
         return filters
 
 

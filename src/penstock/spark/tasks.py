@@ -10,7 +10,7 @@ import gc
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from itertools import chain, islice
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.compile import Compiled, compile_plan, objects_of, offer_objects
+from penstock.ir.nodes import Signals
 from penstock.plan.codec import Function, decode, encode
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of, time_of
@@ -32,6 +33,7 @@ from penstock.spark.rows import StreamRows, rows_of_frame, rows_of_part, run_thr
 from penstock.spark.skew import Hot, key_hashes_of, shares_of
 from penstock.spark.slice_boundaries import results_in, rows_within
 from penstock.spark.slices import Neighbours, Part, from_json, in_turn
+from penstock.spark.split_plan import cut
 from penstock.spark.task_memory import UNBOUNDED, TaskMemory
 from penstock.spark.time_ranges import TimeRanges, one_shard_at_a_time
 from penstock.spark.types import deliverer, never_null
@@ -92,6 +94,19 @@ def shipped(plan: Plan) -> Named:
     return tuple(sorted(objects_of(compile_plan(plan)).items()))
 
 
+def run_task(compiled: Compiled, tables: Named, memory: TaskMemory, zone: str | None) -> RunTask:
+    """Return the task that runs a whole query over any part of its files."""
+    plan = compiled.plan
+    query = Query.of(plan, shipped(plan), tables, memory)
+    implied = any(source.time.implied for source in sources_of(plan))
+    if not implied or not any(isinstance(obj.body, Signals) for obj in compiled.program.objects):
+        return RunTask(query, zone)
+    made = cut(compiled, {})
+    senders = {name: Query.of(sender.plan) for name, sender in made.senders.items()}
+    stored = Query.of(made.behind, shipped(made.behind), tables, memory)
+    return RunTask(stored, zone, regular=Regular(query, senders))
+
+
 # --- running ------------------------------------------------------------------------------------------------
 
 
@@ -99,12 +114,19 @@ def shipped(plan: Plan) -> Named:
 class RunTask:
     """Run the whole query and convert results to Spark's types. For a time slice, keep only the results inside it.
 
-    `ordered` says that rows come in time order, with watermarks.
+    `ordered` says that rows come in time order, with watermarks. With `regular`, the query has the times of regular
+    streams in columns.
     """
 
     query: Query
     zone: str | None
     ordered: bool = False
+    regular: Regular | None = None
+
+    @property
+    def given(self) -> Query:
+        """Return the query as the user wrote it."""
+        return self.query if self.regular is None else self.regular.query
 
     @property
     def compiled(self) -> Compiled:
@@ -127,6 +149,26 @@ class RunTask:
         yield from run_through(session, rows)
         for batches in session.finishing():
             yield from batches
+
+
+@dataclass(frozen=True, slots=True)
+class Regular:
+    """Rows of regular time for a query that reads times from columns: `query` as it was given, and what adds the columns.
+
+    Signals over regular time are evaluated by positions from the first row of a stream on, and a slice has other rows.
+    """
+
+    query: Query
+    senders: Mapping[str, Query]
+
+    def rows(self, part: Part, others: Neighbours) -> Iterator[StreamRows]:
+        """Read the rows of a task, with their times."""
+        sessions = {name: query.open() for name, query in self.senders.items()}
+        for rows in rows_within(self.query.compiled(), part, others):
+            plain = replace(rows, watermark=None)
+            yield StreamRows(
+                rows.stream, list(run_through(sessions[rows.stream], [plain])), None, rows.watermark
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +400,9 @@ def work_on_part(work: Any, part: Part, others: Neighbours) -> Iterator[pa.Recor
 
 def rows_for(work: Any, part: Part, others: Neighbours) -> Iterator[StreamRows]:
     """Read the rows of a task. Before a shuffle, each stream has a separate plan."""
+    if isinstance(work, RunTask) and work.regular is not None:
+        yield from work.regular.rows(part, others)
+        return
     if not isinstance(work, Send):
         yield from rows_within(work.compiled, part, others)
         return

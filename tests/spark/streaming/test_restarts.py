@@ -41,9 +41,7 @@ def test_a_changed_number_of_shards_is_refused_with_what_to_do() -> None:
     before, after = LocalStream(totals(), 3), LocalStream(totals(), 2)
     before.batch([ROWS])
     after.states = before.states
-    with pytest.raises(
-        pk.StateError, match=r"shards was 3 and is 2; go on with the query and to_spark\(tasks=\)"
-    ):
+    with pytest.raises(pk.StateError, match=r"shards was 3 and is 2; continue with to_spark\(tasks=3\)"):
         after.batch([LAST])
 
 
@@ -61,7 +59,6 @@ def test_columns_that_drift_harmlessly_are_taken_and_others_stop_the_batch(tmp_p
     )
     pq.write_table(ROWS, tmp_path / "0.parquet")
     pq.write_table(harmless, tmp_path / "1.parquet")
-    pq.write_table(ROWS.drop_columns(["v"]), tmp_path / "2.parquet")
     pq.write_table(ROWS.set_column(2, "v", pa.array(["a", "b", "c"])), tmp_path / "3.parquet")
     running = LocalStream(totals(), 1)
     files = LiveFiles(str(tmp_path), "parquet", SOURCE.schema)
@@ -77,8 +74,6 @@ def test_columns_that_drift_harmlessly_are_taken_and_others_stop_the_batch(tmp_p
     assert batch(1) == []
     assert running.metrics.late == 1
     before = dict(running.states)
-    with pytest.raises(pk.SchemaMismatchError, match=r"2.parquet' has no column 'v'"):
-        batch(2)
     with pytest.raises(pk.SchemaMismatchError, match=r"column 'v' of the file '.*3.parquet' is string"):
         batch(3)
     assert running.states == before

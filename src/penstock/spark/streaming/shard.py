@@ -128,6 +128,7 @@ class _Run:
         """Return the saved tables, or those of a new session."""
         if saved is None:
             return {name: kept.table for name, kept in self.session.save().items() if kept.table.num_rows}
+        require_shards(saved, self.shard.identity)
         try:
             return saved.tables(self.shard.identity)
         except StateError as error:
@@ -211,10 +212,16 @@ def _of_splits(tables: Mapping[str, pa.Table], name: str) -> dict[tuple[str, str
 
 def unfit(error: StateError) -> StateError:
     """Add a remedy to the error about a state that does not match."""
-    shards = " and to_spark(tasks=) of then" if SHARDS in str(error) else ""
-    return StateError(
-        f"{error}; go on with the query{shards} that wrote the checkpoint, or begin with a new one"
-    )
+    return StateError(f"{error}; go on with the query that wrote the checkpoint, or begin with a new one")
+
+
+def require_shards(saved: State, identity: Mapping[str, str]) -> None:
+    """Refuse the state of another number of shards: keys would be looked for in shards that do not have them."""
+    before, now = saved.query.get(SHARDS), identity[SHARDS]
+    if before not in (None, now):
+        raise StateError(
+            f"{SHARDS} was {before} and is {now}; continue with to_spark(tasks={before}), or begin with a new checkpoint"
+        )
 
 
 def _split(name: str) -> tuple[str, str]:
