@@ -184,12 +184,18 @@ def adapt(
     quick: Annotated[
         bool, typer.Option("--quick", help="A tenth of the rows, of the orders and pushes.")
     ] = False,
+    processor: Annotated[
+        bool,
+        typer.Option(
+            "--processor", help="Figure 14 by processor time of all threads, where others use the machine."
+        ),
+    ] = False,
 ) -> None:
     """Adaptation while a query runs: key ranges, orders of predicates and key tables, beside pinned variants."""
     from benchmarks.adapt.command import AdaptRequest, run_adapt  # noqa: PLC0415 - --help stays quick
 
     scale = (max(rows // 10, 1_000), 6) if quick else (rows, pushes)
-    run_adapt(AdaptRequest(figures, *scale, quick, json, plot))
+    run_adapt(AdaptRequest(figures, *scale, quick, json, plot, processor))
 
 
 @app.command()

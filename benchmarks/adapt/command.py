@@ -36,6 +36,7 @@ class AdaptRequest:
     quick: bool
     json: Path | None
     plot: Path | None
+    processor: bool = False
 
 
 @dataclass
@@ -151,6 +152,7 @@ def predicates(request: AdaptRequest, progress: Progress) -> Result:
 def sharing(request: AdaptRequest, progress: Progress, keys: int = 1_000_000) -> Result:
     """Figure 14: 1 M keys, alike in frequency, then most rows of one key, then alike again; two threads."""
     rows = 4 * request.rows
+    clock = time.process_time if request.processor else time.perf_counter
     phases = [
         Phase("uniform", keys=keys),
         Phase("heavy hitter", keys=keys, hot=0.6),
@@ -162,9 +164,14 @@ def sharing(request: AdaptRequest, progress: Progress, keys: int = 1_000_000) ->
         *(Runner(way, pk.Engine(threads=2, assume={"key table shared": way})) for way in ways),
         Runner("one thread", pk.Engine(threads=1)),
     ]
-    plan = Plan(keys_query(rows), phases, rows, max(request.pushes // 2, 5), 4, time.perf_counter)
+    plan = Plan(keys_query(rows), phases, rows, max(request.pushes // 2, 5), 4, clock)
     run(plan, runners, progress)
-    result = result_of(f"figure 14: {keys:,} keys, two threads", plan, runners, runners[:1])
+    result = result_of(
+        f"figure 14: {keys:,} keys, two threads{' together' if request.processor else ''}",
+        plan,
+        runners,
+        runners[:1],
+    )
     for phase, name in enumerate(result.phases):
         best = min(ways, key=lambda way: result.points[way][phase])
         own, one = result.points["adaptive"][phase], result.points["one thread"][phase]
