@@ -111,6 +111,8 @@ GUESSES: dict[str, tuple[pk.Expr, FilterOrder | None]] = {
     "a list of texts waits": ((A == 1) & pk.col("s").is_in(["x", "y"]), ((0,), (1,))),
     "a disjunction waits": ((A == 1) & ((B % 7 == 2) | (B % 5 == 1)), ((0,), (1,))),
     "comparisons are computed together": ((A > 1) & (B > 2), None),
+    "however many": ((A > 1) & (B > 2) & (A < 9) & (B < 8) & (A != 5), None),
+    "nothing is cheap": (pk.col("s").is_in(["x", "y"]) & (pk.col("s") != "z"), None),
     "what can fail is computed for every row": (
         (A == 1) & (B.is_in(range(0, 100, 3)) & (B * A < 9)),
         ((0, 2), (1,)),
