@@ -161,6 +161,12 @@ def test_a_batch_with_nulls_goes_another_way_and_rows_stay_in_order() -> None:
     assert natively(query, steps) == directly(query, steps)
 
 
+def test_a_filtered_row_may_complete_the_last_window_that_holds_rows() -> None:
+    steps: list[Step] = [("push", 2, [(0, 1, 4, 0.0)]), ("flush", 0, [(0, 1, 4, 0.0)])]
+    steps += [("push", 10, [(0, 2, 5, 0.0), (12, 2, 0, 0.0)]), ("flush", 0, [(0, 1, 4, 0.0)])]
+    assert natively(QUERIES["tumbling"], steps * 3) == directly(QUERIES["tumbling"], steps * 3)
+
+
 def test_a_sum_that_overflows_in_the_native_loop_names_what_to_do() -> None:
     query = ROWS.window(1_000, by="k").agg(s=pk.sum("v"))
     rows = [(0, 1, 2**62, 0.0), (1, 1, 2**62, 0.0)]

@@ -106,6 +106,9 @@ class Background(Savable):
             native.wanted = batch.schema
             return False
         try:
+            if worker.native is not None and not worker.room():
+                worker.own()
+                worker.native.help_until_room()
             with worker.own():
                 self._check()
                 if not worker.room():
@@ -293,7 +296,7 @@ class Background(Savable):
         """Wait until everything that was pushed has been processed."""
         worker = self._worker
         with worker.own():
-            if get_ident() == worker.runner:
+            if worker.runs_here:
                 raise BindingError(
                     "a function of results cannot wait until all results are there; return first"
                 )

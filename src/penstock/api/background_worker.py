@@ -266,9 +266,19 @@ class BackgroundWorker:
             fits = self.queue.rows + queue.rows < self.queue_rows and queue.ring.has_room
         return fits or self.ended or self.failed
 
+    @property
+    def calls_back(self) -> bool:
+        """Whether results go to a function."""
+        return self._on_result is not None
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether this thread runs a task or computes its results: it is in a function of results."""
+        return self.runner == get_ident() or (self.native is not None and self.native.emits_here)
+
     def await_room(self) -> None:
         """Wait until the queue has room. A function of results that pushes does not wait: its thread makes the room."""
-        while not self.room() and self.runner != get_ident():
+        while not self.room() and not self.runs_here:
             if self.glutted and not self.consumers - {get_ident()}:
                 raise BindingError(
                     f"the queue is full, and {self.result_rows:,} rows of results have not been taken; iterate over the "
@@ -357,7 +367,7 @@ class BackgroundWorker:
     def drain(self) -> None:
         """Process what was pushed, and end. Takes the lock."""
         self.stop()
-        if os.getpid() == self._pid and self.runner != get_ident() and get_ident() != self.thread.ident:
+        if os.getpid() == self._pid and not self.runs_here and get_ident() != self.thread.ident:
             self.thread.join()
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Departing = Callable[[], list[pa.RecordBatch]]
 
 
 def _alone(method: Callable[Concatenate[Live, P], R]) -> Callable[Concatenate[Live, P], R]:
@@ -162,15 +163,27 @@ class Live(Savable):
         direct = self._session.direct(ingress.source.name)
         return None if direct is None else (ingress, direct)
 
-    def settle(self, queue: NativeQueue) -> list[pa.RecordBatch]:
-        """Do what the native loop of a background run stopped for, as one call."""
-        return self._step.run("settle", lambda: self._settle(queue))
+    def settle(self, queue: NativeQueue, overlaps: bool) -> tuple[list[pa.RecordBatch], Departing | None]:
+        """Do what the native loop of a background run stopped for, as one call.
 
-    def _settle(self, queue: NativeQueue) -> list[pa.RecordBatch]:
-        made, arrived = queue.settle()
+        With `overlaps`, return also a function that computes more results while the loop goes on, before the next call.
+        """
+        return self._step.run("settle", lambda: self._settle(queue, overlaps))
+
+    def _settle(self, queue: NativeQueue, overlaps: bool) -> tuple[list[pa.RecordBatch], Departing | None]:
+        made, departure, arrived = queue.settle(overlaps)
         if made:
             self.metrics.latency.add(self._clock.now() - arrived)
-        return made
+        if departure is None:
+            return made, None
+
+        def depart() -> list[pa.RecordBatch]:
+            found = queue.depart(departure)
+            if found:
+                self.metrics.latency.add(self._clock.now() - arrived)
+            return found
+
+        return made, depart
 
     def admit(self, name: str, data: Any) -> list[pa.RecordBatch]:
         """Convert rows of a stream to batches of the needed columns, small ones joined. Any thread may call this."""
@@ -237,9 +250,12 @@ class Live(Savable):
 
     def _warn_of_dropped_rows(self) -> None:
         metrics, sources = self._session.metrics, self._sources.values()
+        # Set before: a warning may be an error, and is issued once all the same.
         if not self._warned and metrics.late:
+            self._warned = True
             self._warned = warn_of_late_rows(sources, self._session.late_count, metrics.read)
-        if not self._warned_of_malformed:
+        if not self._warned_of_malformed and metrics.malformed:
+            self._warned_of_malformed = True
             self._warned_of_malformed = warn_of_malformed_rows(sources, metrics.malformed)
 
     def _push(self, name: str, data: Any) -> list[pa.RecordBatch]:

@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from penstock.api.ingress import Ingress
     from penstock.api.live import Live
     from penstock.codegen.native_ring import NativeRing
+    from penstock.runtime.ring import Departure
     from penstock.runtime.session import Direct
 
 _MOST_PAUSE = 63  # batches that go another way before the ring is tried again
+_LONGEST_WATCH = 5_000_000  # nanoseconds; then an interrupt is noticed
 _ARRAY_WORDS = 10  # of the struct of an array by the Arrow C data interface
 
 
@@ -136,8 +138,9 @@ class NativeQueue:
     def run(self) -> int:
         """Run the loop until it needs Python; return why."""
         if self.ring.code is None and not self.ring.bind(self._direct.stage):
-            self.words[REASON] = SENSE  # Python processes the next batch
-            return SENSE
+            # Python processes the next batch; without one, the loop would never find it bound.
+            self.words[REASON] = SENSE if self.waiting else IDLE
+            return self.words[REASON]
         self.words[STATE] = RUNNING
         return self.ring.functions.run(self.ring.start)
 
@@ -171,21 +174,35 @@ class NativeQueue:
         """Let the loop return before its next batch."""
         self.words[LEAVE] = on
 
-    def settle(self) -> tuple[list[pa.RecordBatch], float]:
-        """Do what the loop stopped for; return the results, and when the rows that completed them arrived."""
+    def settle(self, overlaps: bool) -> tuple[list[pa.RecordBatch], Departure | None, float]:
+        """Do what the loop stopped for; return the results, and when the rows that completed them arrived.
+
+        With `overlaps` also results that `depart` is to compute while the loop goes on.
+        """
         ring, direct = self.ring, self._direct
         session = direct.session
-        made = session.settle(direct, ring, self._next_batch)
+        made, departure = session.settle(direct, ring, self._next_batch, overlaps)
         if ring.words[OPEN]:
             self._refusals = 0
         while not ring.bind(direct.stage):
+            if departure is not None:
+                made += session.depart(direct, departure)
+                departure = None
             if not ring.waiting:
                 self.close()
                 break
             ring.words[REASON] = SENSE
-            made += session.settle(direct, ring, self._next_batch)
+            made += session.settle(direct, ring, self._next_batch, overlaps=False)[0]
         ring.words[REASON] = IDLE
-        return made, ring.arrived
+        return made, departure, ring.arrived
+
+    def depart(self, departure: Departure) -> list[pa.RecordBatch]:
+        """Compute results while the loop goes on; nothing else of the query may be called meanwhile."""
+        return self._direct.session.depart(self._direct, departure)
+
+    def watch(self) -> None:
+        """Wait, without the interpreter's lock and not for long, until the loop stops or the ring has room."""
+        self.ring.functions.watch(self.ring.start, _LONGEST_WATCH)
 
     def clear(self) -> int:
         """Drop what waits; return the number of rows."""
@@ -257,6 +274,10 @@ class Commits:
     def _find_room(self, found: int, rows: int) -> bool:
         """Wait for room in the ring, or begin a block."""
         if found == NO_ROOM:
+            runner = self._worker.native
+            self._worker.own()
+            if runner is not None:
+                runner.help_until_room()
             with self._worker.own():
                 self._worker.await_room()
             return True

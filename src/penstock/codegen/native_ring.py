@@ -1,4 +1,4 @@
-"""The compiled functions of rings: `run` leaves the interpreter's lock while it works, the others are brief and keep it."""
+"""The compiled functions of rings: `run` and `watch` work without the interpreter's lock, the others are brief and keep it."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ class NativeRing:
         )
         swap: Callable[[int, int, int], int] = brief(_I64, _WORDS, _I64, _I64)(loaded.address_of(module.SWAP))
         self.swap = swap
+        self.watch: Callable[[int, int], int] = ctypes.CFUNCTYPE(_I64, _WORDS, _I64)(
+            loaded.address_of(module.WATCH)
+        )
 
 
 @cache

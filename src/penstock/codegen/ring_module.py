@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 
@@ -16,11 +16,12 @@ from penstock.codegen.scheduler_module import Emitter
 from penstock.runtime import ring
 from penstock.runtime.column_addresses import BEHIND, WATERMARK
 
-RUN, PUT, COMMIT, SWAP, NOTHING = (
+RUN, PUT, COMMIT, SWAP, WATCH, NOTHING = (
     "penstock_run",
     "penstock_put",
     "penstock_commit",
     "penstock_swap",
+    "penstock_watch",
     "penstock_nothing",
 )
 
@@ -54,8 +55,11 @@ def ring_module() -> str:
     _swap(module)
     nothing = ir.Function(module, ir.FunctionType(ir.VoidType(), [_BYTES]), NOTHING)
     ir.IRBuilder(nothing.append_basic_block("enter")).ret_void()
+    naps = _naps(module)
+    watch = ir.Function(module, ir.FunctionType(_I64, [_WORD, _I64]), WATCH)
+    _Watch(watch, clock).write(naps)
     run = ir.Function(module, ir.FunctionType(_I64, [_WORD]), RUN)
-    _Run(run, clock).write(module)
+    _Run(run, clock).write(naps)
     return str(module)
 
 
@@ -70,6 +74,20 @@ def _now(module: ir.Module) -> ir.Function:
     seconds, rest = b.load(spec), b.load(b.gep(spec, [_I64(1)]))
     b.ret(b.add(b.mul(seconds, _I64(1_000_000_000)), rest))
     return now
+
+
+class _Naps(NamedTuple):
+    """The functions by which a thread waits."""
+
+    sleep: ir.Function
+    give_way: ir.Function
+
+
+def _naps(module: ir.Module) -> _Naps:
+    return _Naps(
+        ir.Function(module, ir.FunctionType(_I32, [_I32]), "usleep"),
+        ir.Function(module, ir.FunctionType(_I32, []), "sched_yield"),
+    )
 
 
 def _copy(module: ir.Module) -> ir.Function:
@@ -141,6 +159,16 @@ class _Shared(Emitter):
         with self.b.if_then(condition):
             self.b.ret(_I64(code))
 
+    def nap(self, taken: Any, naps: _Naps) -> None:
+        """Wait for a moment: let other threads run, and sleep after some moments; `taken` counts them."""
+        b = self.b
+        self.add(taken, _I64(1))
+        with b.if_else(b.icmp_signed("<", self.get(taken), _I64(_YIELDS))) as (briefly, longer):
+            with briefly:
+                b.call(naps.give_way, [])
+            with longer:
+                b.call(naps.sleep, [_I32(_NAP)])
+
 
 class _Publish(_Shared):
     """Read an exported batch into the next slot; publish it if the loop may have it."""
@@ -197,16 +225,41 @@ class _Commit(_Shared):
         b.ret(b.call(publish, [control, array, plan]))
 
 
+class _Watch(_Shared):
+    """Wait while the loop runs and the ring is nearly full, but not for long."""
+
+    def write(self, naps: _Naps) -> None:
+        b, (_, patience) = self.b, self.function.args
+        napped, began = self.variable("napped"), self.variable("began")
+        b.store(self.now(), began)
+        with self.loop(lambda: _TRUE):
+            state = self.acquire(ring.STATE)
+            runs = b.or_(*(b.icmp_signed("==", state, _I64(one)) for one in (ring.RUNNING, ring.HELPED)))
+            self.leave(b.not_(runs), 0)
+            slots = b.sub(self.word(ring.PUBLISHED), self.acquire(ring.DONE))
+            rows = b.sub(self.word(ring.ROWS_IN), self.word(ring.ROWS_DONE))
+            # Room for one batch would be gone at once.
+            most = (self.word(ring.MASK), self.word(ring.MOST_ROWS))
+            full = [
+                b.icmp_signed(">", b.mul(held, _I64(4)), b.mul(limit, _I64(3)))
+                for held, limit in zip((slots, rows), most, strict=True)
+            ]
+            self.leave(b.not_(b.or_(*full)), 1)
+            waited = b.sub(self.now(), self.get(began))
+            self.leave(b.icmp_signed(">", waited, patience), 0)
+            self.nap(napped, naps)
+        b.unreachable()
+
+
 class _Run(_Shared):
     """The loop: fold what waits; while nothing does, sleep; where Python is needed, wait for a thread to help, or return."""
 
-    def write(self, module: ir.Module) -> None:
+    def write(self, naps: _Naps) -> None:
         b = self.b
-        self.sleep = ir.Function(module, ir.FunctionType(_I32, [_I32]), "usleep")
-        self.give_way = ir.Function(module, ir.FunctionType(_I32, []), "sched_yield")
+        self.naps = naps
         self.began = self.variable("began")  # of a burst of batches; 0 outside of one
         self.last = self.variable("last")  # when the last burst ended
-        self.asked, self.naps = self.variable("asked"), self.variable("naps")
+        self.asked, self.napped = self.variable("asked"), self.variable("napped")
         self.head, self.ask = (self.function.append_basic_block(name) for name in ("head", "ask"))
         b.store(self.now(), self.last)
         b.branch(self.head)
@@ -309,7 +362,7 @@ class _Run(_Shared):
         lingered = b.icmp_signed(">", b.sub(now, self.get(self.last)), self.word(ring.LINGER))
         rests = b.and_(b.not_(made), lingered)
         self._stop_if(b.or_(hurries, rests), ring.IDLE)
-        b.call(self.sleep, [b.trunc(self.word(ring.POLL), _I32)])
+        b.call(self.naps.sleep, [b.trunc(self.word(ring.POLL), _I32)])
 
     def _end_burst(self, now: Any) -> None:
         b = self.b
@@ -324,7 +377,7 @@ class _Run(_Shared):
         now = self.now()
         self._end_burst(now)
         b.store(now, self.asked)
-        b.store(_I64(0), self.naps)
+        b.store(_I64(0), self.napped)
         reason = self.word(ring.REASON)
         alone = b.or_(
             b.icmp_signed("==", reason, _I64(ring.IDLE)), b.icmp_signed("==", reason, _I64(ring.LEFT))
@@ -342,7 +395,7 @@ class _Run(_Shared):
             waited = b.icmp_signed(">", b.sub(self.now(), self.get(self.asked)), self.word(ring.PATIENCE))
             with b.if_then(b.and_(b.icmp_signed("==", state, _I64(ring.ASKING)), waited)):
                 self._take_back()
-            self._nap()
+            self.nap(self.napped, self.naps)
         b.unreachable()
 
     def _take_back(self) -> None:
@@ -351,15 +404,6 @@ class _Run(_Shared):
         found = b.cmpxchg(self.at(ring.STATE), _I64(ring.ASKING), _I64(ring.OWNED), "acq_rel", "acquire")
         with b.if_then(b.extract_value(found, 1)):
             b.ret(self.word(ring.REASON))
-
-    def _nap(self) -> None:
-        b = self.b
-        self.add(self.naps, _I64(1))
-        with b.if_else(b.icmp_signed("<", self.get(self.naps), _I64(_YIELDS))) as (briefly, longer):
-            with briefly:
-                b.call(self.give_way, [])
-            with longer:
-                b.call(self.sleep, [_I32(_NAP)])
 
     def _return(self) -> None:
         self.release(ring.STATE, _I64(ring.OWNED))

@@ -17,6 +17,7 @@ from penstock.runtime.adapt.machine import Machine
 ADD = 3.5  # a row, with its cell in the cache of the core
 FARTHEST_COST = 10.0  # more, with the cell in memory; a part of it, as the table fills the part of the shared cache for it
 READ = 0.8  # to read a row whose key another worker owns
+FILTER = 1.5  # to read the columns of a conjunct of the filter, and to test it
 ATOMIC_COST = 5.0  # an atomic operation instead of a plain one
 CONTENDED = 60.0  # more, if two workers update one cell at the same time
 MERGE = 8.0  # a cell of another worker's table: its first page, its merge
@@ -28,7 +29,7 @@ class KeyUse:
     """How a dense table of keys is used.
 
     It has `columns` of `cell_bytes`. `rows` are added before tables are merged, `skew` of them to the most frequent key.
-    `states` is the number of atomic operations per row, 0 if a state has none.
+    `states` is the number of atomic operations per row, 0 if a state has none; `conjuncts` are those of the filter.
     """
 
     columns: int
@@ -36,6 +37,7 @@ class KeyUse:
     rows: int
     skew: float = 0.0
     states: int = 0
+    conjuncts: int = 0
 
 
 def choose_sharing(use: KeyUse, machine: Machine, now: Sharing = "private") -> tuple[Sharing, str]:
@@ -56,16 +58,18 @@ def costs_of(use: KeyUse, machine: Machine) -> dict[Sharing, float]:
     step = ADD + _memory(size * threads, machine) * cold  # as many tables share the cache
     owned = ADD + (_memory(size, machine) if size > threads * machine.private_cache else 0.0)
     one = ADD + _memory(size, machine) * cold
+    filtered = FILTER * use.conjuncts  # by every worker that reads the row
     merged = MERGE * use.columns * (threads - 1) / max(use.rows, 1)
     found: dict[Sharing, float] = {
-        "private": step / threads + merged,
+        "private": (filtered + step) / threads + merged,
         "partitioned": READ
+        + filtered
         + ADD * use.skew
         + owned * cold / threads,  # one worker adds the hottest key alone
     }
     if use.states:
         contended = CONTENDED * use.skew * use.skew * (threads - 1) / threads
-        found["shared"] = (one + ATOMIC_COST * use.states) / threads + contended
+        found["shared"] = (filtered + one + ATOMIC_COST * use.states) / threads + contended
     return found
 
 

@@ -95,6 +95,17 @@ class LoopCall:
     outputs: Sequence[tuple[int, np.ndarray]] = ()
 
 
+class Departure(Protocol):
+    """Results that a thread computes while the loop goes on; it is done before anything else changes the stage."""
+
+    @property
+    def ahead(self) -> int:
+        """The earliest time of later results."""
+
+    def emit(self) -> list[TimedBatch]:
+        """Compute the results."""
+
+
 @runtime_checkable
 class LoopStage(Protocol):
     """A stage whose kernel the native loop may call, batch after batch."""
@@ -117,6 +128,9 @@ class LoopStage(Protocol):
     def loop_stopped(self, timed_batch: TimedBatch, reached: int) -> None:
         """Finish a batch whose kernel stopped."""
 
+    def depart(self, watermark: int) -> Departure | None:
+        """Results that the watermark completes, to be computed while the loop goes on; None: call `advance`."""
+
 
 class Functions(Protocol):
     """The native functions of rings."""
@@ -131,6 +145,9 @@ class Functions(Protocol):
 
     def swap(self, control: int, before: int, after: int, /) -> int:
         """Change the state, if it is `before`; return whether it was."""
+
+    def watch(self, control: int, nanoseconds: int, /) -> int:
+        """Wait until the loop stops or there is room in the ring, without the interpreter's lock; return whether there is."""
 
 
 class Ring:

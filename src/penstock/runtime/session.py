@@ -14,7 +14,18 @@ from penstock.runtime.adapt.controller import USUAL, Policy
 from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import GuardedStep
 from penstock.runtime.metrics import Metrics, StateSize
-from penstock.runtime.ring import FIRST_ROW, MARK, OVERFLOWN, REACHED, REASON, SENSE, STOPPED, LoopStage, Ring
+from penstock.runtime.ring import (
+    FIRST_ROW,
+    MARK,
+    OVERFLOWN,
+    REACHED,
+    REASON,
+    SENSE,
+    STOPPED,
+    Departure,
+    LoopStage,
+    Ring,
+)
 from penstock.runtime.source_stage import SourceStage
 from penstock.runtime.stage import END_OF_TIME, KernelOverflowError, Stage, TimedBatch
 from penstock.state.state_table import StateTable, read_scalars, require, scalars
@@ -121,9 +132,12 @@ class Session:
         return Direct(self, source, stage, reader, port) if behind else None
 
     def settle(
-        self, direct: Direct, ring: Ring, batch_of: Callable[[Ring], pa.RecordBatch]
-    ) -> list[pa.RecordBatch]:
-        """Take over what the native loop did, and do what it stopped for; return the results."""
+        self, direct: Direct, ring: Ring, batch_of: Callable[[Ring], pa.RecordBatch], overlaps: bool
+    ) -> tuple[list[pa.RecordBatch], Departure | None]:
+        """Take over what the native loop did, and do what it stopped for; return the results.
+
+        With `overlaps` also those that the caller may let `depart` compute while the loop goes on.
+        """
         self.step.check()
         with self.step:
             source, stage = direct.source, direct.stage
@@ -145,7 +159,22 @@ class Session:
                     self._settle_batch(direct, ring, batch_of)
             except KernelOverflowError:
                 raise OverflowError(self._pipeline.overflows[direct.name]()) from None
-            self._advance(direct.name, source.watermark, direct.port)
+            departure = stage.depart(source.watermark) if overlaps else None
+            if departure is None:
+                self._advance(direct.name, source.watermark, direct.port)
+            return self._taken(), departure
+
+    def depart(self, direct: Direct, departure: Departure) -> list[pa.RecordBatch]:
+        """Compute results while the native loop goes on, before the next call of `settle`."""
+        self.step.check()
+        with self.step:
+            try:
+                batches = departure.emit()
+            except KernelOverflowError:
+                raise OverflowError(self._pipeline.overflows[direct.name]()) from None
+            self._spread(direct.name, batches)
+            for reader, port in self._pipeline.readers[direct.name]:
+                self._advance(reader, departure.ahead, port)
             return self._taken()
 
     def _settle_batch(self, direct: Direct, ring: Ring, batch_of: Callable[[Ring], pa.RecordBatch]) -> None:

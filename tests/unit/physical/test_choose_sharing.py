@@ -18,6 +18,11 @@ CASES: dict[str, tuple[KeyUse, Machine, Sharing]] = {
     "many keys": (MANY_KEYS, TWO, "partitioned"),
     "ten times as many": (replace(MANY_KEYS, columns=10_000_000), TWO, "partitioned"),
     "most rows of one key": (replace(MANY_KEYS, skew=0.6), TWO, "private"),
+    "a filter that every worker would test": (
+        replace(MANY_KEYS, columns=100_000, conjuncts=1),
+        TWO,
+        "private",
+    ),
     "many keys on one core": (MANY_KEYS, Machine(1), "private"),
     "a few rows of each key on many cores": (
         replace(MANY_KEYS, columns=10_000_000, rows=10_000_000),

@@ -69,7 +69,7 @@ class PaneAdaptation:
     def _key_use(self, columns: int, rows: int, skew: float = 0.0) -> KeyUse:
         program = self.program
         states = 0 if program.interned else program.atomic_states
-        return KeyUse(columns, 16, rows, skew, states)
+        return KeyUse(columns, 16, rows, skew, states, len(program.conjunct_costs))
 
     def node_of(self, worker: Worker) -> Node:
         """The variant that a worker runs."""

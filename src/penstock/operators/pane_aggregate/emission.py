@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
@@ -18,7 +19,7 @@ from penstock.operators.pane_aggregate.worker import Worker
 from penstock.runtime.buffers import filled, rooms, stored_type, time_array, to_arrow
 from penstock.runtime.kernels import OutputCall, ResultColumn
 from penstock.runtime.key_encoding import values_of
-from penstock.runtime.stage import END_OF_TIME, KernelOverflowError
+from penstock.runtime.stage import END_OF_TIME, KernelOverflowError, TimedBatch
 from penstock.runtime.threads import run_on_threads
 from penstock.runtime.time_limits import does_not_fit
 
@@ -32,15 +33,21 @@ def emit(
     worker: Worker, windows: WindowGrid, after: int, upto: int, threads: int = 1
 ) -> Iterator[pa.RecordBatch]:
     """Yield the results of complete windows, ordered by window end."""
+    emission = emission_of(worker, windows, after, upto)
+    if emission is not None:
+        yield from emission.batches(threads)
+
+
+def emission_of(worker: Worker, windows: WindowGrid, after: int, upto: int) -> Emission | None:
+    """Prepare the emission of complete windows; None if there are none."""
     table, slots = worker.table, worker.slots
     if table is None or slots == 0:
-        return
+        return None
     if isinstance(table.keys, HashKeys) and table.keys.sparse:
         frames = frames_of_pairs(windows, table.keys, after, upto)
     else:
         frames = frames_of_panes(windows, table.panes[:slots], after, upto)
-    if len(frames):
-        yield from Emission(worker, windows, frames, (after, upto)).batches(threads)
+    return Emission(worker, windows, frames, (after, upto)) if len(frames) else None
 
 
 def _check_bounds(grid: Grid, least: int, most: int, dtype: pa.DataType) -> None:
@@ -105,6 +112,11 @@ class Emission:
 
         run_on_threads([partial(work, place) for place in range(len(found))])
         yield from (batch for batches in found for batch in batches)
+
+    @property
+    def cells(self) -> int:
+        """The cells of all windows, empty ones included."""
+        return len(self.frames) * self.columns
 
     def _going_on(self, many: int) -> Iterator[pa.RecordBatch]:
         """Yield the results of all windows, merging from where the last emission stopped, if more will follow."""
@@ -209,3 +221,15 @@ class Emission:
             return to_arrow(values, valid, dtype)
         codes = values if valid is None else np.where(valid != 0, values, -1)
         return self.interners[output.text].decode(codes, dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class PaneDeparture:
+    """Complete windows that are to be emitted while later rows are folded into the same table."""
+
+    emission: Emission
+    ahead: int  # the earliest time of later results
+
+    def emit(self) -> list[TimedBatch]:
+        """Compute the results, in any thread."""
+        return [TimedBatch(batch, counted=True) for batch in self.emission.batches(1)]

@@ -14,7 +14,7 @@ from penstock.algorithms.window_grid import windows_on
 from penstock.errors import OverflowError
 from penstock.operators.pane_aggregate.adaptation import PaneAdaptation
 from penstock.operators.pane_aggregate.direct_fold import ROWS_PER_THREAD, DirectFold
-from penstock.operators.pane_aggregate.emission import emit
+from penstock.operators.pane_aggregate.emission import PaneDeparture, emission_of, emit
 from penstock.operators.pane_aggregate.lateness import PaneLateness
 from penstock.operators.pane_aggregate.pane_ownership import (
     CELLS_WORTH_THREADS,
@@ -40,6 +40,8 @@ from penstock.state.state_table import FRESH, StateTable, read_scalars, scalars
 
 # Above this many ownership changes along the time axis, one merged table is cheaper than many small emit passes.
 MOST_MORSELS = 64
+# Fewer cells are emitted in less time than it takes to involve another thread.
+CELLS_WORTH_DEPARTING = 1 << 13
 # A second thread fills a second table that must be merged. Below this many rows per key, that costs more than it
 # saves (measured: at 20 rows per key two threads are no faster than one, at 200 they are).
 ROWS_PER_COLUMN = 64
@@ -70,6 +72,7 @@ class WindowStage(DirectFold):
         )  # whether it was decided how workers share a table
         self.seen_null: frozenset[str] = frozenset()
         self.carried = program.carried
+        self._departed = False  # whether panes of emitted windows are still held
 
     def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
         """Fold rows in. Before a partly late row is added, emit the windows that were complete at its arrival."""
@@ -100,12 +103,38 @@ class WindowStage(DirectFold):
             return [], next_result
         upto = self.windows.last_complete(watermark)
         timed_batches = self._emit(upto) if upto > self.emitted else []
-        self._waits = (
-            self.emitted,
-            self.windows.end_after(self.emitted),
-            self.windows.next_result(self.emitted),
-        )
+        self._await_next()
         return timed_batches, self._waits[2]
+
+    def _await_next(self) -> None:
+        """Find the end of the next window."""
+        emitted = self.emitted
+        self._waits = emitted, self.windows.end_after(emitted), self.windows.next_result(emitted)
+
+    def depart(self, watermark: int) -> PaneDeparture | None:
+        """Let another thread emit the windows that are complete, where that is worthwhile, while rows are folded.
+
+        Rows that the native loop folds lie at the watermark or behind it, so they change no pane of these windows. The
+        panes stay where they are until `loop_done` is called, and no table may be rebuilt before.
+        """
+        upto, worker = self.windows.last_complete(watermark), self.workers[0]
+        alone = not any(other.slots for other in self.workers[1:])
+        if not self.emitted < upto < END_OF_TIME or self.engine.workers == 1 or not alone or worker.sparse:
+            return None
+        emission = emission_of(worker, self.windows, self.emitted, upto)
+        if emission is None or emission.cells < CELLS_WORTH_DEPARTING:
+            return None
+        self.emitted, self._departed = upto, True
+        self._await_next()
+        return PaneDeparture(emission, self._waits[2])
+
+    def loop_done(self, rows: int, made: int) -> list[TimedBatch]:
+        """Count rows that the loop folded, and drop panes whose windows have been emitted meanwhile."""
+        found = super().loop_done(rows, made)
+        if self._departed:
+            self._departed = False
+            self._forget(self.workers[0], self.emitted, None)
+        return found
 
     @cached_property
     def adaptation(self) -> PaneAdaptation:

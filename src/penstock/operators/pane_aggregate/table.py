@@ -19,7 +19,7 @@ from penstock.runtime.buffer_pool import APART, PAGE
 from penstock.runtime.buffers import LARGE, TOO_LARGE, fill_cells, filled, numpy_type, rooms, words_per_cell
 from penstock.runtime.hashing import bucket_count, bucket_of, buckets_for, empty_bucket, hash_words
 
-_FEW = 8  # drop in place if at most one slot in _FEW is dropped and capacity is at most _FEW times the slots
+_FEW = 8  # drop in place if capacity is at most _FEW times the slots
 LARGE_GRID = 1 << 26  # bytes
 _EMPTIEST = 32  # cells of a large grid for each one that is filled
 CELLS_AHEAD = 1 << 20  # cells allocated up front for expected panes
@@ -197,13 +197,13 @@ class PaneTable:
     def drop(self, finished: np.ndarray) -> None:
         """Drop the slots for which `finished` is true."""
         gone = np.flatnonzero(finished)
-        if _FEW * len(gone) <= self.slots and self.capacity <= _FEW * self.slots:
+        if 2 * len(gone) <= self.slots and self.capacity <= _FEW * self.slots:
             self._drop_few(gone)
         else:
             self._drop_many(np.flatnonzero(~finished))
 
     def _drop_few(self, gone: np.ndarray) -> None:
-        """Move the last slots into the dropped ones: copying all others would mostly touch fresh pages."""
+        """Move the last slots into the dropped ones, where fewer move than stay: fresh memory would cost more."""
         end = self.slots - len(gone)
         holes, dropped = gone[gone < end].tolist(), set(gone.tolist())
         movers = [slot for slot in range(end, self.slots) if slot not in dropped]

@@ -189,6 +189,9 @@ class RowsStage:
             arrays.append(to_arrow(memory[output.values], valid, column.type))
         return [TimedBatch(pa.RecordBatch.from_arrays(arrays, schema=self.program.schema))]
 
+    def depart(self, watermark: int) -> None:
+        """Nothing waits for the watermark."""
+
     def loop_stopped(self, timed_batch: TimedBatch, reached: int) -> None:
         """Kernels of filters do not stop."""
         raise AssertionError(f"a filter stopped at row {reached}")
