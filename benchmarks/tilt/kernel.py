@@ -15,7 +15,7 @@ from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.codegen.llvm import OptimisationLevel
 from penstock.codegen.native import NativeKernel, compile_kernel
 from penstock.loop.nodes import Kernel
-from penstock.operators.signals.positional.build_kernels import CompiledDense
+from penstock.operators.signals.positional.build import CompiledDense
 from penstock.operators.signals.positional.evaluate import (
     DenseSignals,
     InputSamples,

@@ -16,7 +16,7 @@ from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.expr.nodes import Column as ColumnOf
 from penstock.expr.nodes import Field
 from penstock.ir.signals.nodes import Expression, Object, Program, Sampled, sources_of
-from penstock.operators.signals.positional.build_kernels import CompiledDense
+from penstock.operators.signals.positional.build import CompiledDense
 from penstock.operators.signals.positional.evaluate import DenseSignals, InputSamples, PositionalColumn
 from penstock.operators.signals.positional.kernels import dense
 from penstock.plan.schema import time_of

@@ -12,7 +12,7 @@ import pytest
 
 from tests.law.source import ROOT, SRC, dotted, imports_of, label, python_files, tree_of
 
-MAX_LINES = 400
+MAX_LINES = 460
 LONG_FILES: dict[str, str] = {}  # path: the reason why it may be long
 
 FORBIDDEN_CALLS = {

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.algorithms.keyed_states import row_store
-from penstock.operators.joins import incremental_asof, incremental_interval, incremental_sessions
+from penstock.operators.joins import asof, incremental, incremental_interval
 from penstock.operators.joins.incremental import IncrementalJoinStage
 from penstock.physical import choose_join
 from tests.oracle.effort import effort
@@ -195,9 +195,9 @@ def little_room() -> Iterator[None]:
     limits = (
         (row_store, "FEWEST_DEAD", 2),
         (row_store, "MOST_NEW_KEYS", 2),
-        (incremental_asof, "FEWEST_DEAD", 2),
+        (asof, "FEWEST_DEAD", 2),
     )
-    limits += (incremental_sessions, "FEWEST_DEAD", 2), (incremental_sessions, "_CHUNK", 2)
+    limits += (incremental, "FEWEST_DEAD", 2), (incremental, "_CHUNK", 2)
     limits += (incremental_interval, "FEWEST_PAIRS", 1), (incremental_interval, "MOST_PAIRS", 4)
     with ExitStack() as several:
         for module, name, limit in limits:

@@ -13,15 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.operators.joins import (
-    algorithm_pairs,
-    gather_columns,
-    interval,
-    large_windows,
-    results,
-    sliding,
-    windows,
-)
+from penstock.operators.joins import algorithm_pairs, interval, large_windows, results, sliding, windows
 from penstock.operators.joins import build as join_programs
 from tests.oracle.effort import effort
 from tests.oracle.join_cases import JOIN_KINDS, QUERIES, cases
@@ -42,7 +34,7 @@ def everything_is_large(
 ) -> Iterator[None]:
     limits = (
         (large_windows, "ROWS_JOINED_BY_PARTITION", least),
-        (gather_columns, "FEW_PAIRS", 1),
+        (results, "FEW_PAIRS", 1),
         (windows, "ROWS_A_RUN", 0),
     )
     limits += ((large_windows, "LARGE", side_by_side),)

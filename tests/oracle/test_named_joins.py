@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import penstock as pk
 from penstock.ir.interpret import interpret
 from penstock.ir.samples import to_rows, to_table
-from penstock.operators.joins import algorithm_pairs, large_windows, overlapping_windows, results, windows
+from penstock.operators.joins import algorithm_pairs, large_windows, results, windows
 from penstock.translate import to_ir
 from penstock.types.windows import JOIN_ALGORITHMS
 from tests.oracle.effort import effort
@@ -83,7 +83,7 @@ def test_conditions_that_bound_a_column_are_searched_for(data: st.DataObject) ->
     most = data.draw(st.sampled_from([1, 4, 1 << 21]))
     limits += (algorithm_pairs, "MOST_PAIRS", most), (results, "MOST_PAIRS", most)
     with ExitStack() as several:
-        for module, name, limit in (*limits, (overlapping_windows, "ROWS_WORTH_A_SORT", 0)):
+        for module, name, limit in (*limits, (large_windows, "ROWS_WORTH_A_SORT", 0)):
             several.enter_context(patch.object(module, name, limit))
         check(query, rows, 1)
 

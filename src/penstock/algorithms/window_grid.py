@@ -112,7 +112,7 @@ class WindowGrid:
         return low, np.minimum(panes // self.step, upto)
 
     def bounds(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The panes at which windows start, are cut, and end (see operators/pane_aggregate/kernels/emit_steps/merging.py for the cut)."""
+        """The panes at which windows start, are cut, and end (see operators/pane_aggregate/kernels/emit_panes.py for the cut)."""
         start = numbers * self.step
         return start, (start // self.span + 1) * self.span, start + self.span
 

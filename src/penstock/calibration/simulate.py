@@ -23,9 +23,9 @@ from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.calibration.workloads import Workload
 from penstock.codegen.cache import KernelCache
 from penstock.codegen.native import compile_kernel
+from penstock.operators.joins.algorithm_pairs import Ordered
 from penstock.operators.joins.build import partition_kernels
 from penstock.operators.joins.build_algorithms import EAGER_BUILDERS, LAZY_BUILDERS, in_order, kernels_of
-from penstock.operators.joins.ordered_output import Ordered
 
 EAGER_CHUNK = (
     1 << 16

@@ -13,15 +13,15 @@ from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.scope import MARGIN
 from penstock.loop.interpret import Interpreted
 from penstock.loop.nodes import Kernel
+from penstock.operators.look_back import build as keyed_look_back
 from penstock.operators.look_back import build as look_back
-from penstock.operators.look_back import build_keyed as keyed_look_back
 from penstock.operators.pane_aggregate import build as pane_aggregate
 from penstock.operators.rows import build as rows
 from penstock.operators.signals.build import SignalProgram
-from penstock.operators.signals.build_readers import retention
+from penstock.operators.signals.build_reductions import retention
 from penstock.operators.signals.positional.kernels import dense
+from penstock.operators.sorted_windows import build as keyed_windows
 from penstock.operators.sorted_windows import build as sorted_windows
-from penstock.operators.sorted_windows import build_keyed as keyed_windows
 from penstock.physical import nodes as ph
 from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics

@@ -16,7 +16,7 @@ from penstock.operators.pane_aggregate.build import pane_aggregate
 from penstock.operators.rows.build import rows
 from penstock.operators.signals.build import signals
 from penstock.operators.sorted_windows.build import sorted_windows
-from penstock.operators.topk.build import top_k
+from penstock.operators.topk.stage import top_k
 from penstock.operators.union.stage import MergeStage
 from penstock.physical import nodes as ph
 from penstock.physical.overflows import overflow_message

@@ -19,9 +19,8 @@ from penstock.operators.pane_aggregate.stage import WindowStage
 from penstock.operators.rows.stage import RowsStage
 from penstock.operators.signals.positional.stage import DenseStage
 from penstock.operators.signals.stage import SignalStage
-from penstock.operators.sorted_windows.incremental_counts import IncrementalCounts
-from penstock.operators.sorted_windows.incremental_sessions import IncrementalSessions
-from penstock.operators.sorted_windows.session_stage import SessionStage
+from penstock.operators.sorted_windows.incremental import IncrementalCounts, IncrementalSessions
+from penstock.operators.sorted_windows.sessions import SessionStage
 from penstock.operators.sorted_windows.stage import SortedWindowStage
 from penstock.operators.topk.stage import TopKStage
 from penstock.operators.union.stage import MergeStage

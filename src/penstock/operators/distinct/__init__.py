@@ -1,1 +1,1 @@
-"""One row for each value: over the whole stream (`stage.py`), or within a duration (`runs.py`)."""
+"""One row for each value: over the whole stream, or within a duration (`stage.py`)."""

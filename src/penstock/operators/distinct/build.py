@@ -8,8 +8,7 @@ from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.sorted_partitions.build import indexer, partition_layout, sorter
 from penstock.algorithms.sorted_partitions.frame_kernels import run_starts
 from penstock.algorithms.sorted_partitions.held_rows import HeldRows
-from penstock.operators.distinct.runs import DistinctRuns
-from penstock.operators.distinct.stage import DistinctStage
+from penstock.operators.distinct.stage import DistinctRuns, DistinctStage
 from penstock.operators.sorted_windows.stage import SortedWindowStage
 from penstock.physical import nodes as ph
 from penstock.runtime.session import Context

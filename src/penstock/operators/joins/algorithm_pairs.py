@@ -1,25 +1,131 @@
-"""Pairs of large windows by a join algorithm: one window's key codes at a time, in result order."""
+"""Pairs of a window in result order, by a named join algorithm or by the one chosen for each window."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.joins.joiner import LazyJoiner, Pairs
+from penstock.algorithms.joins.adapt.choose_join import JoinChooser
+from penstock.algorithms.joins.adapt.tree import IN_ORDER
+from penstock.algorithms.joins.adapt.window_statistics import WindowStatistics
+from penstock.algorithms.joins.joiner import Joiner, LazyJoiner, Pairs
 from penstock.algorithms.sorted_partitions.rows import Rows
-from penstock.operators.joins.completion import gives_left_rows, preserves
-from penstock.operators.joins.ordered_output import Ordered, with_alone_in_order
-from penstock.operators.joins.partitions import Kernels, Numbers
-from penstock.operators.joins.results import MOST_PAIRS, NULL_ROW, Residual, joined_pairs, satisfying
+from penstock.operators.joins.partitions import Numbers, PartitionKernels, lay
+from penstock.operators.joins.results import (
+    MOST_PAIRS,
+    NULL_ROW,
+    Residual,
+    gives_left_rows,
+    joined_pairs,
+    preserves,
+    satisfying,
+    unmatched,
+    with_alone,
+)
 from penstock.operators.joins.window_pairs import Batch, Pairing, PartitionPairing, numbers_of
 from penstock.operators.joins.windows import Placed
 from penstock.runtime.buffers import values_view
 from penstock.runtime.join_metrics import ChosenAlgorithm
+
+
+class Ordered(Protocol):
+    """A joiner of one window at a time."""
+
+    @property
+    def chosen(self) -> ChosenAlgorithm:
+        """The algorithm that joined the last window, and the reason."""
+
+    def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
+        """Return the pairs of equal codes; with `outer`, also unmatched left rows, paired with NULL_ROW."""
+
+    def parts(
+        self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False, most: int | None
+    ) -> Iterator[Pairs]:
+        """Yield the same pairs, about `most` at a time where the algorithm supports it."""
+
+    def met(self, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
+        """Return a mask of the left rows that have a match."""
+
+
+@dataclass(frozen=True)
+class PutInOrder:
+    """Any joiner, with its pairs ordered by a counting sort."""
+
+    joiner: Joiner
+    kernels: PartitionKernels
+
+    @property
+    def chosen(self) -> ChosenAlgorithm:
+        return ChosenAlgorithm(self.joiner.name)
+
+    def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
+        """Return the pairs of equal codes; with `outer`, also unmatched left rows, paired with NULL_ROW."""
+        rows = len(left), len(right)
+        null_row = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        pairs = in_order(*self._joined(left, right, threads), rows, self.kernels) if all(rows) else null_row
+        return with_alone_in_order(pairs, rows[0], self.kernels) if outer else pairs
+
+    def parts(
+        self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False, most: int | None
+    ) -> Iterator[Pairs]:
+        """Yield all pairs at once: the last pair found may be the first in order."""
+        yield self.ordered(left, right, threads, outer=outer)
+
+    def met(self, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
+        """Return a mask of the left rows that have a match."""
+        found = np.zeros(len(left), np.bool_)
+        if len(left) and len(right):
+            found[self._joined(left, right, threads)[0]] = True
+        return found
+
+    def _joined(self, left: np.ndarray, right: np.ndarray, threads: int) -> Pairs:
+        if hasattr(self.joiner, "join"):
+            pairs = self.joiner.join(left, right, "pairs", threads)
+            assert not isinstance(pairs, int)
+            return pairs
+        run = self.joiner.open(threads)
+        return joined_pairs([run.push_left(left), run.push_right(right), run.close()])
+
+
+def with_alone_in_order(pairs: Pairs, rows: int, kernels: PartitionKernels) -> Pairs:
+    """Add the unmatched left rows, in order."""
+    free = unmatched(rows, pairs[0])
+    if not len(free):
+        return pairs
+    own, other = with_alone(pairs, free, 0)
+    order = kernels.sorter.order(own)
+    return own[order], other[order]
+
+
+def in_order(own: np.ndarray, other: np.ndarray, rows: tuple[int, int], kernels: PartitionKernels) -> Pairs:
+    """Order pairs by left row, then by right row, by counting sort."""
+    if not len(own):
+        return own, other
+    if len(own) <= rows[0]:  # if each left row has at most one match, its index gives the order
+        partner = np.full(rows[0], NULL_ROW)
+        partner[own] = other
+        having = np.flatnonzero(partner != NULL_ROW)
+        if len(having) == len(own):
+            return having, partner[having]
+    if bool((own[1:] < own[:-1]).any()):
+        own, other = _by(own, other, rows[0], kernels)
+    tied = own[1:] == own[:-1]
+    if bool((tied & (other[1:] < other[:-1])).any()):
+        other, own = _by(other, own, rows[1], kernels)
+        own, other = _by(own, other, rows[0], kernels)
+    return own, other
+
+
+def _by(key: np.ndarray, value: np.ndarray, keys: int, kernels: PartitionKernels) -> Pairs:
+    laid = lay(np.ascontiguousarray(key), max(keys, 2), value, kernels)
+    return np.repeat(np.arange(len(laid.bounds) - 1), np.diff(laid.bounds)), laid.values[: len(key)]
+
 
 ROWS_JOINED_BY_PARTITION = 1 << 12  # windows with fewer rows are joined in one call, by partition
 MANY_PAIRS = 16  # pairs with equal keys per row, above which the condition's bounds are searched
@@ -42,7 +148,7 @@ class AlgorithmPairing:
     keys: tuple[tuple[str, ...], tuple[str, ...]]
     residual: Residual | None
     partitions: PartitionPairing
-    kernels: Kernels
+    kernels: PartitionKernels
     band: Sorting | None = None
     instead: Pairing | None = field(default=None, init=False)  # replaced the joiner in the last window
 
@@ -171,3 +277,43 @@ def _runs(ends: np.ndarray) -> dict[int, tuple[int, int]] | None:
         return None
     cuts = np.concatenate([[0], np.flatnonzero(steps) + 1, [len(ends)]]).tolist() if len(ends) else []
     return {int(ends[low]): (low, high) for low, high in pairwise(cuts)}
+
+
+class AutoInOrder:
+    """Chooses an algorithm for each window; `chosen` holds the last choice and the reason.
+
+    `joiners` returns the joiner of a name. `arrival` returns how long a number of rows took to arrive, in
+    milliseconds; 0 if all were present at the start.
+    """
+
+    def __init__(
+        self, joiners: Callable[[str], Ordered], chooser: JoinChooser, arrival: Callable[[int], float]
+    ) -> None:
+        self._joiners, self._chooser, self._arrival = cache(joiners), chooser, arrival
+        self.chosen = ChosenAlgorithm("npj")
+
+    def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
+        """Return the pairs of equal codes; with `outer`, unmatched left rows have -1."""
+        return self._joiner(left, right, threads).ordered(left, right, threads, outer=outer)
+
+    def parts(
+        self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False, most: int | None
+    ) -> Iterator[Pairs]:
+        """Yield the same pairs, about `most` at a time where the algorithm supports it."""
+        joiner = self._joiner(left, right, threads)
+        yield from joiner.parts(left, right, threads, outer=outer, most=most)
+
+    def met(self, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
+        """Return a mask of the left rows that have a match, by one table; other algorithms would list the pairs."""
+        self.chosen = ChosenAlgorithm("npj")
+        return self._joiners("npj").met(left, right, threads)
+
+    def _joiner(self, left: np.ndarray, right: np.ndarray, threads: int) -> Ordered:
+        self.chosen = self._choose(left, right, threads)
+        return self._joiners(self.chosen.algorithm)
+
+    def _choose(self, left: np.ndarray, right: np.ndarray, threads: int) -> ChosenAlgorithm:
+        if not len(left) or not len(right):
+            return ChosenAlgorithm("npj")
+        statistics = WindowStatistics(left, right, self._arrival(len(left) + len(right)), threads)
+        return replace(self._chooser.choose(statistics, IN_ORDER), seen=statistics.known)

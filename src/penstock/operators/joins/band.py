@@ -11,9 +11,8 @@ import pyarrow as pa
 
 from penstock.algorithms.joins.joiner import Pairs
 from penstock.errors import OverflowError
-from penstock.operators.joins.algorithm_pairs import slices
-from penstock.operators.joins.ordered_output import in_order
-from penstock.operators.joins.partitions import Kernels, Laid, Numbers, Ranges
+from penstock.operators.joins.algorithm_pairs import in_order, slices
+from penstock.operators.joins.partitions import Laid, Numbers, PartitionKernels, Ranges
 from penstock.operators.joins.results import Residual, parts_of
 from penstock.operators.joins.window_pairs import Batch, PartitionPairing
 from penstock.runtime.buffers import values_view
@@ -67,7 +66,7 @@ class BandPairing:
     bounds: tuple[Side, Side]
     residual: Residual
     partitions: PartitionPairing
-    kernels: Kernels
+    kernels: PartitionKernels
     keyed: bool = False
 
     def chosen(self) -> ChosenAlgorithm:

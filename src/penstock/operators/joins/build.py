@@ -18,44 +18,50 @@ from penstock.algorithms.sorted_partitions.build import FrameReducers, indexer, 
 from penstock.algorithms.sorted_partitions.results import Reductions
 from penstock.algorithms.sorted_partitions.rows import no_rows
 from penstock.loop.nodes import I64
-from penstock.operators.joins import (
-    incremental_asof,
-    incremental_interval,
-    incremental_rolling,
-    incremental_sessions,
-)
+from penstock.operators.joins import asof, incremental, incremental_interval, rolling
 from penstock.operators.joins.algorithm_pairs import ROWS_JOINED_BY_PARTITION, AlgorithmPairing, Sorting
-from penstock.operators.joins.arrival_rate import ArrivalRate, at_rest
-from penstock.operators.joins.asof import AsofMatcher
+from penstock.operators.joins.asof import AsofMatcher, IncrementalAsof
 from penstock.operators.joins.band import BandPairing
-from penstock.operators.joins.build_algorithms import auto_in_order, eager, in_order, lazy_joiner
-from penstock.operators.joins.build_windows import grid_of, overlapping_windows, windows_apart
-from penstock.operators.joins.completion import gives_left_rows
+from penstock.operators.joins.build_algorithms import (
+    auto_in_order,
+    eager,
+    grid_of,
+    in_order,
+    lazy_joiner,
+    overlapping_windows,
+    windows_apart,
+)
 from penstock.operators.joins.eager import EagerJoinStage, Parts, whole_numbers
-from penstock.operators.joins.gather_columns import Gather
-from penstock.operators.joins.held_sides import HeldSides, JoinOutput
-from penstock.operators.joins.incremental import IncrementalJoinStage, IncrementalMatcher, LiveSide
-from penstock.operators.joins.incremental_asof import IncrementalAsof
+from penstock.operators.joins.incremental import (
+    HeldSides,
+    IncrementalJoinStage,
+    IncrementalMatcher,
+    IncrementalSessionJoin,
+    JoinOutput,
+    LiveSide,
+)
 from penstock.operators.joins.incremental_interval import IncrementalInterval
-from penstock.operators.joins.incremental_rolling import IncrementalRolling
-from penstock.operators.joins.incremental_sessions import IncrementalSessionJoin
 from penstock.operators.joins.interval import IntervalMatcher
 from penstock.operators.joins.kernels.asof import next_rows
-from penstock.operators.joins.kernels.gather import gather, gather_later
 from penstock.operators.joins.kernels.interval import interval_join, link_rows
-from penstock.operators.joins.kernels.ranges import expand_ranges, find_ranges, last_before, next_after
+from penstock.operators.joins.kernels.ranges import (
+    expand_ranges,
+    find_ranges,
+    gather,
+    gather_later,
+    last_before,
+    next_after,
+)
 from penstock.operators.joins.kernels.rolling import rolling_join
 from penstock.operators.joins.kernels.sessions import session_join
-from penstock.operators.joins.large_windows import PairingJoin, RunMatcher, WindowJoin
+from penstock.operators.joins.large_windows import OverlapMatcher, PairingJoin, RunMatcher, WindowJoin
 from penstock.operators.joins.lookup import LookupStage
-from penstock.operators.joins.overlapping_windows import OverlapMatcher
-from penstock.operators.joins.partitions import Kernels
-from penstock.operators.joins.results import JoinShape, Residual
-from penstock.operators.joins.rolling import RollingMatcher
+from penstock.operators.joins.partitions import PartitionKernels
+from penstock.operators.joins.results import Gather, JoinShape, Residual, gives_left_rows
+from penstock.operators.joins.rolling import IncrementalRolling, RollingMatcher
 from penstock.operators.joins.sliding import SlidingMatcher
-from penstock.operators.joins.stage import JoinStage, Matcher, Port
-from penstock.operators.joins.window_pairs import PartitionPairing, WindowMatcher
-from penstock.operators.joins.window_report import WindowReport
+from penstock.operators.joins.stage import ArrivalRate, JoinStage, Matcher, Port, at_rest
+from penstock.operators.joins.window_pairs import PartitionPairing, WindowMatcher, WindowReport
 from penstock.operators.joins.windows import GridWindows
 from penstock.operators.rows.build import CompiledRows
 from penstock.operators.rows.stage import RowsStage
@@ -133,13 +139,13 @@ class _Build:
         ]
         return IncrementalJoinStage(sides[0], sides[1], self._incremental_matcher(kernels, context))
 
-    def _incremental_matcher(self, kernels: Kernels, context: Context) -> IncrementalMatcher:
+    def _incremental_matcher(self, kernels: PartitionKernels, context: Context) -> IncrementalMatcher:
         call, op = self.kernel_factory.call, self.op
         output = JoinOutput.of(self._shape, kernels.threads)
         schemas = self.left.schema, self.right.schema
         match op.pairing:
             case ph.Nearest(direction=direction, tolerance=tolerance, exact=exact):
-                sides = HeldSides(schemas, self._keys, kernels, incremental_asof.ASOF_KEYS)
+                sides = HeldSides(schemas, self._keys, kernels, asof.ASOF_KEYS)
                 nearest = direction == "nearest"
                 waiting = call(("next_rows", nearest, exact), lambda: next_rows(nearest, exact))
                 last = kernels.last_before(exact)
@@ -153,13 +159,13 @@ class _Build:
                 return IncrementalInterval(lo, hi, op.how, residual, sides, output, join, link)
             case InWindow(left=Session(gap=gap)):
                 sides = HeldSides(
-                    schemas, self._keys, kernels, incremental_sessions.JOINED_SESSION_KEYS, null_keys=True
+                    schemas, self._keys, kernels, incremental.JOINED_SESSION_KEYS, null_keys=True
                 )
                 matcher = self._matcher(kernels, context, None)
                 join = call("session_join", session_join)
                 return IncrementalSessionJoin(gap, sides, matcher, join, call("link_rows", link_rows))
             case ph.Around(lo=lo, hi=hi, reductions=reductions):
-                sides = HeldSides(schemas, self._keys, kernels, incremental_rolling.ROLLING_KEYS)
+                sides = HeldSides(schemas, self._keys, kernels, rolling.ROLLING_KEYS)
                 spec = keyed_spec(sides.stores[1].schema, self.right.clock, (), frame_reductions(reductions))
                 states = CompiledStates(self.node.id, spec, _rolling_kernel, self.kernel_factory)
                 return IncrementalRolling(lo, hi, sides, states, self.node.schema)
@@ -246,7 +252,7 @@ class _Build:
 
     # -- the types of joins --------------------------------------------------------------------------
 
-    def _matcher(self, kernels: Kernels, context: Context, arrivals: ArrivalRate | None) -> Matcher:
+    def _matcher(self, kernels: PartitionKernels, context: Context, arrivals: ArrivalRate | None) -> Matcher:
         match self.op.pairing:
             case ph.Nearest(direction=direction, tolerance=tolerance, exact=exact):
                 return AsofMatcher(direction, tolerance, exact, self._keys, self._shape, kernels)
@@ -273,7 +279,7 @@ class _Build:
         return Reductions(reducers.reducers(threads), len(reductions))
 
     def _windowed(
-        self, pairing: InWindow, kernels: Kernels, context: Context, arrivals: ArrivalRate | None
+        self, pairing: InWindow, kernels: PartitionKernels, context: Context, arrivals: ArrivalRate | None
     ) -> Matcher:
         residual = self._residual(context)
         carried = isinstance(pairing.left, CarriedWindow)
@@ -381,10 +387,10 @@ def _rolling_kernel(spec: KeyedSpec, variant: str) -> KeyedKernel:
     return rolling_join(spec)
 
 
-def partition_kernels(kernel_factory: KernelFactory, threads: int) -> Kernels:
+def partition_kernels(kernel_factory: KernelFactory, threads: int) -> PartitionKernels:
     """Return the kernels that partition, sort and match the rows of joins."""
     call = kernel_factory.call
-    return Kernels(
+    return PartitionKernels(
         call("count_partitions", count_partitions),
         call(("fill_partitions", (I64, I64)), lambda: fill_partitions((I64, I64))),
         lambda listed: call(("find_ranges", listed), lambda: find_ranges(listed)),

@@ -1,9 +1,10 @@
-"""Bind the kernels of the eight join algorithms to their drivers, by the names that `algorithm=` takes."""
+"""Bind the kernels of the join algorithms to their drivers by name, and give windows their runtime form."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 
 from penstock.algorithms.joins.adapt.auto_join import AutoJoiner
 from penstock.algorithms.joins.adapt.choose_join import JoinChooser, chooser
@@ -18,12 +19,34 @@ from penstock.algorithms.joins.radix import Radix
 from penstock.algorithms.joins.sort_merge import MultiPass, MultiWay
 from penstock.algorithms.joins.symmetric_hash import SymmetricHash
 from penstock.algorithms.kernel_factory import KernelFactory
+from penstock.algorithms.window_grid import Grid
 from penstock.codegen.cache import default_directory
 from penstock.loop.abi import JoinSpec
-from penstock.operators.joins.auto_ordered import AutoInOrder
-from penstock.operators.joins.ordered_output import Ordered, PutInOrder
-from penstock.operators.joins.partitions import Kernels as PartitionKernels
+from penstock.operators.joins.algorithm_pairs import AutoInOrder, Ordered, PutInOrder
+from penstock.operators.joins.partitions import PartitionKernels
+from penstock.operators.joins.sliding import CalendarOverlap, CommonEnds, Overlapping
+from penstock.operators.joins.windows import (
+    CalendarWindows,
+    CarriedWindows,
+    GridWindows,
+    SessionWindows,
+    WholeWindow,
+    WindowKind,
+)
 from penstock.runtime.kernels import Call
+from penstock.types.calendar import calendar_bounds
+from penstock.types.windows import (
+    WINDOW_END,
+    WINDOW_START,
+    Calendar,
+    CarriedWindow,
+    InWindow,
+    Session,
+    TimeWindow,
+    Unbounded,
+    Window,
+    windows_overlap,
+)
 
 LAZY_BUILDERS: dict[str, Callable[[Kernels], LazyJoiner]] = {
     "npj": NoPartitioning,
@@ -99,3 +122,38 @@ def auto_in_order(
 def auto_joiner(kernel_factory: KernelFactory, optimise: str = "throughput") -> AutoJoiner:
     """Return the joiner that chooses among the eight for each window; it works lazily and eagerly."""
     return AutoJoiner(lambda name: joiner(name, kernel_factory), join_chooser(), optimise)
+
+
+def overlapping_windows(pairing: InWindow) -> Overlapping | None:
+    """Return the windows of a join if a row may be in several, else None."""
+    if not windows_overlap(pairing):
+        return None
+    match pairing.left, pairing.right:
+        case TimeWindow() as left, TimeWindow() as right:
+            return CommonEnds.of(grid_of(left), grid_of(right))
+        case Calendar() as calendar, _:
+            return CalendarOverlap(partial(calendar_bounds, calendar))
+        case _:
+            return None
+
+
+def grid_of(grid: TimeWindow) -> Grid:
+    """Return the runtime grid of a time window."""
+    return Grid(grid.size, grid.every, grid.offset)
+
+
+def windows_apart(domain: Window, kernels: PartitionKernels) -> WindowKind:
+    """Return the windows of a join in which each row is in at most one."""
+    match domain:
+        case TimeWindow():
+            return GridWindows(grid_of(domain))
+        case Session(gap=gap):
+            return SessionWindows(gap, kernels)
+        case CarriedWindow():
+            return CarriedWindows(WINDOW_START, WINDOW_END)
+        case Unbounded():
+            return WholeWindow()
+        case Calendar():
+            return CalendarWindows(partial(calendar_bounds, domain))
+        case _:
+            raise AssertionError("rows of two sides are not counted together")

@@ -17,9 +17,18 @@ from penstock.algorithms.joins.adapt.watched_run import WatchedRun
 from penstock.algorithms.joins.joiner import EagerJoiner, EagerRun, Pairs
 from penstock.algorithms.sorted_partitions.rows import Rows, rows_back
 from penstock.operators.joins.algorithm_pairs import is_whole
-from penstock.operators.joins.completion import alone, left_rows, preserves
-from penstock.operators.joins.partitions import Kernels
-from penstock.operators.joins.results import NULL_ROW, JoinShape, Residual, Results, joined_pairs, satisfying
+from penstock.operators.joins.partitions import PartitionKernels
+from penstock.operators.joins.results import (
+    NULL_ROW,
+    JoinShape,
+    Residual,
+    Results,
+    alone,
+    joined_pairs,
+    left_rows,
+    preserves,
+    satisfying,
+)
 from penstock.operators.joins.stage import Port
 from penstock.operators.joins.windows import GridWindows
 from penstock.runtime.buffers import flags, indices, values_view
@@ -223,7 +232,7 @@ class Parts:
     keys: Keys
     residual: Residual | None
     shape: JoinShape
-    kernels: Kernels
+    kernels: PartitionKernels
     whole: bool
     null_row: tuple[Rows, Rows]
     note: Callable[[ChosenAlgorithm, JoinMetrics], None]

@@ -11,9 +11,19 @@ import pyarrow as pa
 from penstock.algorithms.joins.joiner import Pairs
 from penstock.algorithms.keyed_states.row_store import RowStore
 from penstock.algorithms.sorted_partitions.rows import Rows
-from penstock.operators.joins.completion import alone, gives_left_rows, left_rows, preserves, with_alone
-from penstock.operators.joins.held_sides import HeldSides, JoinOutput, fitting
-from penstock.operators.joins.results import MOST_PAIRS, Residual, Results, Waits, satisfying
+from penstock.operators.joins.incremental import HeldSides, JoinOutput, fitting
+from penstock.operators.joins.results import (
+    MOST_PAIRS,
+    Residual,
+    Results,
+    Waits,
+    alone,
+    gives_left_rows,
+    left_rows,
+    preserves,
+    satisfying,
+    with_alone,
+)
 from penstock.runtime.buffers import room
 from penstock.runtime.kernels import Call
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME

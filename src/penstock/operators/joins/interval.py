@@ -15,8 +15,15 @@ import pyarrow as pa
 
 from penstock.algorithms.joins.joiner import Pairs
 from penstock.algorithms.sorted_partitions.rows import Rows
-from penstock.operators.joins.completion import alone, gives_left_rows, left_rows, preserves, with_alone
-from penstock.operators.joins.partitions import Kernels, Laid, Ranges, find, lay, number_keys, place_pairs
+from penstock.operators.joins.partitions import (
+    Laid,
+    PartitionKernels,
+    Ranges,
+    find,
+    lay,
+    number_keys,
+    place_pairs,
+)
 from penstock.operators.joins.results import (
     MOST_PAIRS,
     Emitted,
@@ -25,8 +32,13 @@ from penstock.operators.joins.results import (
     Results,
     RowByRow,
     Waits,
+    alone,
+    gives_left_rows,
+    left_rows,
     pairs_of,
+    preserves,
     satisfying,
+    with_alone,
 )
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 from penstock.runtime.time_limits import moved
@@ -60,7 +72,7 @@ class IntervalMatcher(RowByRow):
     keys: tuple[tuple[str, ...], tuple[str, ...]]
     residual: Residual | None
     shape: JoinShape
-    kernels: Kernels
+    kernels: PartitionKernels
 
     @property
     def waits(self) -> Waits:

@@ -1,8 +1,4 @@
-"""Joins of large windows, one at a time: rows are in order of time, so a window's rows are contiguous.
-
-A window is two ranges of rows, found by binary search for its bounds. Pairs are found in result order and each
-window makes separate batches, so results are neither sorted nor concatenated afterwards.
-"""
+"""Joins of large windows, one at a time: rows are in order of time, so a window's rows are contiguous."""
 
 from __future__ import annotations
 
@@ -16,9 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.joins.joiner import Pairs
+from penstock.algorithms.sorted_partitions.reducers import ranges
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.operators.joins.algorithm_pairs import ROWS_JOINED_BY_PARTITION, AlgorithmPairing
-from penstock.operators.joins.completion import (
+from penstock.operators.joins.partitions import PartitionKernels
+from penstock.operators.joins.results import (
+    NULL_ROW,
+    Emitted,
+    InWindows,
+    JoinShape,
+    Results,
     alone,
     gives_left_rows,
     left_rows,
@@ -26,18 +29,18 @@ from penstock.operators.joins.completion import (
     unmatched,
     with_alone,
 )
-from penstock.operators.joins.partitions import Kernels
-from penstock.operators.joins.reduce_sides import reduced_sides, run_of
-from penstock.operators.joins.results import NULL_ROW, Emitted, InWindows, JoinShape, Results
+from penstock.operators.joins.sliding import SlidingMatcher, WindowSpans, clipped
 from penstock.operators.joins.window_pairs import (
     Batch,
     Pairing,
     WindowMatcher,
+    WindowReport,
     arranged,
     arranged_parts,
     numbers_of,
+    reduced_sides,
+    run_of,
 )
-from penstock.operators.joins.window_report import WindowReport
 from penstock.operators.joins.windows import Placed, WindowRows
 from penstock.runtime.buffers import room
 from penstock.runtime.stage import END_OF_TIME
@@ -139,7 +142,7 @@ class PairingJoin:
     how: str
     keys: tuple[tuple[str, ...], tuple[str, ...]]
     shape: JoinShape
-    kernels: Kernels
+    kernels: PartitionKernels
     watch: WindowReport
 
     def over(self, left: Rows, right: Rows) -> JoinRun:
@@ -237,3 +240,54 @@ def _constant(value: int, rows: int) -> np.ndarray:
     made = room(rows)
     made.fill(value)
     return made
+
+
+ROWS_WORTH_A_SORT = 16  # new rows, on average: with fewer, sorting each window costs more than it saves
+
+
+@dataclass(frozen=True)
+class OverlapMatcher(InWindows):
+    """Join windows one by one with `join`; with `plain` if windows have fewer rows than `least`, unless
+    `always`.
+
+    With `if_many`, use `join` only if finding each pair once saves nothing and the pairs need too much memory
+    at once.
+    """
+
+    plain: SlidingMatcher
+    join: OneWindow
+    always: bool = False
+    least: int = ROWS_WORTH_A_SORT
+    if_many: bool = False
+
+    def completes(self, before: int, watermark: int) -> bool:
+        return self.plain.completes(before, watermark)
+
+    def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
+        windows = self.plain.windows
+        windows.prepare(left.times, right.times)
+        after, upto = windows.complete(before), windows.complete(watermark)
+        held = [WindowSpans(*windows.held(rows.times, side)) for side, rows in enumerate((left, right))]
+        now = [clipped(run, after, upto) for run in held]
+        numbers = np.unique(np.concatenate([ranges(span.first, span.first + span.counts) for span in now]))
+        small = len(numbers) * self.least > len(left) + len(right)
+        if not self.always and (small or (self.if_many and not self.plain.are_many(left, right, now))):
+            return self.plain.emit(left, right, before, watermark)
+        join = self.join.over(left, right)
+        made = (batch for run in self._runs(numbers, now) for batch in join(run))
+        return made, *self.plain.kept(left, right, held, upto, watermark)
+
+    def _runs(self, numbers: np.ndarray, held: list[WindowSpans]) -> list[WindowRows]:
+        """Return the rows of each window: the first and the last window that holds a row both increase with its
+        time.
+        """
+        cuts = [
+            (
+                np.searchsorted(span.last, numbers).tolist(),
+                np.searchsorted(span.first, numbers, "right").tolist(),
+            )
+            for span in held
+        ]
+        starts, ends = (bound.tolist() for bound in self.plain.windows.bounds(numbers))
+        spans = [list(zip(*cut, strict=True)) for cut in cuts]
+        return [WindowRows(*row) for row in zip(starts, ends, *spans, strict=True)]

@@ -10,10 +10,19 @@ import pyarrow as pa
 
 from penstock.algorithms.joins.joiner import Pairs
 from penstock.algorithms.sorted_partitions.rows import Rows, joined
-from penstock.operators.joins.completion import alone, gives_left_rows, left_rows, partnered
-from penstock.operators.joins.ordered_output import with_alone_in_order
-from penstock.operators.joins.partitions import Kernels, find, lay, number_keys
-from penstock.operators.joins.results import JoinShape, Residual, Results, pairs_of, satisfying
+from penstock.operators.joins.algorithm_pairs import with_alone_in_order
+from penstock.operators.joins.partitions import PartitionKernels, find, lay, number_keys
+from penstock.operators.joins.results import (
+    JoinShape,
+    Residual,
+    Results,
+    alone,
+    gives_left_rows,
+    left_rows,
+    pairs_of,
+    partnered,
+    satisfying,
+)
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import TimedBatch
 from penstock.state.state_table import StateTable
@@ -49,7 +58,7 @@ class LookupStage:
     residual: Residual | None
     shape: JoinShape
     schema: pa.Schema
-    kernels: Kernels
+    kernels: PartitionKernels
     metrics: Metrics
     paths: int
     rows: list[pa.RecordBatch] = field(default_factory=list)

@@ -1,7 +1,4 @@
-"""Key numbering, partitions of both sides, and the ranges of right rows that left rows match.
-
-A partition (a partition in identifiers) holds the rows of one key on one side, in order of a value.
-"""
+"""Key numbering, partitions of both sides, and the ranges of right rows that left rows match."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ JOINED_ROWS_PER_THREAD = 1 << 16
 
 
 @dataclass(frozen=True)
-class Kernels:
+class PartitionKernels:
     """The kernels and settings that all joins share."""
 
     count_partitions: Call
@@ -70,7 +67,7 @@ class Numbers:
 
 
 def number_keys(
-    left: Sequence[pa.Array], right: Sequence[pa.Array], rows: tuple[int, int], kernels: Kernels
+    left: Sequence[pa.Array], right: Sequence[pa.Array], rows: tuple[int, int], kernels: PartitionKernels
 ) -> Numbers:
     """Assign one number to equal keys of both sides; without keys there is one partition."""
     if not left:
@@ -130,7 +127,7 @@ class Laid:
         return len(self.places)
 
 
-def lay(numbers: np.ndarray, partitions: int, values: np.ndarray, kernels: Kernels) -> Laid:
+def lay(numbers: np.ndarray, partitions: int, values: np.ndarray, kernels: PartitionKernels) -> Laid:
     """Distribute rows, which are in order of their values, over partitions."""
     rows = len(numbers)
     if partitions == 1:
@@ -177,7 +174,7 @@ class Ranges:
 Limits = tuple[int, int] | tuple[np.ndarray, np.ndarray]
 
 
-def find(left: Laid, right: Laid, limits: Limits, kernels: Kernels) -> Ranges:
+def find(left: Laid, right: Laid, limits: Limits, kernels: PartitionKernels) -> Ranges:
     """Find the right rows of each left row's partition with values between limits, both included.
 
     Limits are added to the left row's value, or listed for the left rows by partition.
@@ -201,7 +198,7 @@ def find(left: Laid, right: Laid, limits: Limits, kernels: Kernels) -> Ranges:
     return Ranges(first, last, right)
 
 
-def _find_at_limits(left: Laid, right: Laid, limits: tuple[int, int], kernels: Kernels) -> Ranges:
+def _find_at_limits(left: Laid, right: Laid, limits: tuple[int, int], kernels: PartitionKernels) -> Ranges:
     """Find with listed limits, clamped to valid times; a row with both limits out of range matches no row."""
     since, until = limits
     values, places = left.values[: left.rows], left.places[: left.rows]
@@ -211,7 +208,7 @@ def _find_at_limits(left: Laid, right: Laid, limits: tuple[int, int], kernels: K
     return found
 
 
-def expanded(ranges: Ranges, begin: int, end: int, kernels: Kernels) -> Pairs:
+def expanded(ranges: Ranges, begin: int, end: int, kernels: PartitionKernels) -> Pairs:
     """Return the pairs of the left rows begin … end, by left row, then by position in the right partition."""
     counts = ranges.counts[begin:end]
     starts = np.zeros(len(ranges.first), np.int64)
@@ -223,7 +220,7 @@ def expanded(ranges: Ranges, begin: int, end: int, kernels: Kernels) -> Pairs:
 
 
 def place_pairs(
-    ranges: Ranges, starts: np.ndarray, into: Pairs, rows: tuple[int, int], kernels: Kernels
+    ranges: Ranges, starts: np.ndarray, into: Pairs, rows: tuple[int, int], kernels: PartitionKernels
 ) -> None:
     """Write the pairs of some left rows, each row's pairs from its entry in `starts`."""
     given = {"first": ranges.first, "last": ranges.last, "starts": starts, "places": ranges.right.places}

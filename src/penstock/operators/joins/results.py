@@ -1,4 +1,4 @@
-"""Result batches from pairs of rows, and the residual condition on pairs."""
+"""Result batches of pairs of rows: gathered columns, the residual condition, and rows without a partner."""
 
 from __future__ import annotations
 
@@ -11,21 +11,83 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.joins.joiner import Pairs
+from penstock.algorithms.joins.memory import portions
 from penstock.algorithms.sorted_partitions.results import check_range
 from penstock.algorithms.sorted_partitions.rows import Rows
-from penstock.operators.joins.gather_columns import (
-    Gather,
-    Work,
-    is_plain,
-    later_of,
-    same_memory,
-    share_out,
-)
-from penstock.operators.joins.partitions import Kernels, Ranges, blocks, expanded
+from penstock.loop.nodes import I32, I64, U8, U16, U32, U64, Type
+from penstock.operators.joins.partitions import PartitionKernels, Ranges, blocks, expanded
 from penstock.physical.nodes import JoinColumn
-from penstock.runtime.buffers import indices, time_array, to_arrow, values_view
+from penstock.runtime.buffers import indices, room, time_array, to_arrow, values_view
+from penstock.runtime.kernels import Call
 from penstock.runtime.stage import END_OF_TIME
 from penstock.runtime.threads import run_on_threads
+from penstock.types.windows import LEFT_ROW_KINDS
+
+_BY_WIDTH = {1: U8, 2: U16, 4: U32, 8: U64}
+_NUMPY = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+FEW_PAIRS = 1 << 15  # fewer pairs do not justify a second thread
+
+Work = Callable[[int, int], object]  # a range of the pairs: from, to
+
+
+@dataclass(frozen=True)
+class Gather:
+    """The gather kernels."""
+
+    values: Callable[[Type, Type], Call]
+    later: Callable[[Type], Call]
+
+    def column(self, source: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, Work]:
+        """Return a buffer for the values at some indices, and the work that fills it."""
+        width = source.dtype.itemsize
+        out = room(len(places), source.dtype)
+        call = self.values(_BY_WIDTH[width], place_type(places))
+        same = _NUMPY[width]
+        given = {"values": source.view(same), "places": places, "out": out.view(same)}
+        return out, lambda lo, hi: call({**given, "lo": lo, "hi": hi})
+
+    def later_of(
+        self, times: tuple[np.ndarray, np.ndarray], pairs: tuple[np.ndarray, np.ndarray]
+    ) -> tuple[np.ndarray, Work]:
+        """Return a buffer for the later time of each pair, and the work that fills it."""
+        out = room(len(pairs[0]))
+        given = {"left": times[0], "right": times[1], "own": pairs[0], "other": pairs[1], "out": out}
+        call = self.later(place_type(pairs[0]))
+        return out, lambda lo, hi: call({**given, "lo": lo, "hi": hi})
+
+
+def later_of(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, Work]:
+    """Return a buffer for the elementwise later time, and the work that fills it."""
+    out = room(len(left))
+    return out, lambda lo, hi: np.maximum(left[lo:hi], right[lo:hi], out=out[lo:hi])
+
+
+def same_memory(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two arrays have the same type and address."""
+    return one.dtype == other.dtype and one.__array_interface__["data"] == other.__array_interface__["data"]
+
+
+def place_type(places: np.ndarray) -> Type:
+    """Return the machine type of row indices."""
+    return I32 if places.dtype == np.int32 else I64
+
+
+def is_plain(array: pa.Array) -> bool:
+    """Whether kernels can gather an array's values."""
+    dtype = array.type
+    simple = pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_temporal(dtype)
+    return simple and not pa.types.is_interval(dtype) and not array.null_count
+
+
+def share_out(work: Sequence[Work], rows: int, threads: int) -> None:
+    """Run all work, with a portion of the pairs on each thread."""
+
+    def portion(lo: int, hi: int) -> None:
+        for gather in work:
+            gather(lo, hi)
+
+    run_on_threads([partial(portion, *span) for span in portions(rows, threads if rows >= FEW_PAIRS else 1)])
+
 
 NULL_ROW = -1
 MOST_PAIRS = 1 << 21  # filtered, and gathered into one batch, at a time
@@ -249,7 +311,9 @@ class Residual:
         return self.holds(pa.RecordBatch.from_arrays([*arrays, numbers], [*names, self.number]))
 
 
-def pairs_of(ranges: Ranges, residual: Residual | None, left: Rows, right: Rows, kernels: Kernels) -> Pairs:
+def pairs_of(
+    ranges: Ranges, residual: Residual | None, left: Rows, right: Rows, kernels: PartitionKernels
+) -> Pairs:
     """Return the pairs of all ranges that satisfy the condition."""
     if residual is None:
         return expanded(ranges, 0, len(ranges.first), kernels)
@@ -257,7 +321,7 @@ def pairs_of(ranges: Ranges, residual: Residual | None, left: Rows, right: Rows,
 
 
 def parts_of(
-    ranges: Ranges, residual: Residual | None, left: Rows, right: Rows, kernels: Kernels
+    ranges: Ranges, residual: Residual | None, left: Rows, right: Rows, kernels: PartitionKernels
 ) -> Iterator[Pairs]:
     """Yield the pairs of all ranges that satisfy the condition, one block of left rows at a time."""
     for begin, end in blocks(ranges.counts, MOST_PAIRS):
@@ -283,3 +347,63 @@ def joined_pairs(several: Sequence[Pairs]) -> Pairs:
     return np.concatenate([*nothing, *(own for own, _ in several)]), np.concatenate(
         [*nothing, *(other for _, other in several)]
     )
+
+
+_PRESERVED = (("left", "full"), ("right", "full"))
+
+
+def gives_left_rows(how: str) -> bool:
+    """Return whether results are left rows alone (semi, anti)."""
+    return how in LEFT_ROW_KINDS
+
+
+def preserves(how: str, side: int) -> bool:
+    """Return whether rows of a side (0 left, 1 right) without a partner are results, with nulls."""
+    return how in _PRESERVED[side]
+
+
+def alone(rows: np.ndarray, side: int) -> Pairs:
+    """Pair rows of a side with the null row."""
+    null_row = np.full(len(rows), NULL_ROW, rows.dtype)
+    return (rows, null_row) if side == 0 else (null_row, rows)
+
+
+def with_alone(pairs: Pairs, rows: np.ndarray, side: int) -> Pairs:
+    """Append rows of a side without a partner to pairs."""
+    left, right = (np.concatenate(both) for both in zip(pairs, alone(rows, side), strict=True))
+    return left, right
+
+
+def unmatched(rows: int, matched: np.ndarray) -> np.ndarray:
+    """Return the indices of rows that are in no pair."""
+    free = np.ones(rows, np.bool_)
+    free[matched] = False
+    return np.flatnonzero(free)
+
+
+def partnered(rows: int, matched: np.ndarray) -> np.ndarray:
+    """Return a mask of the rows that are in a pair."""
+    found = np.zeros(rows, np.bool_)
+    found[matched] = True
+    return found
+
+
+def left_rows(how: str, has_partner: np.ndarray, among: np.ndarray | None = None) -> np.ndarray:
+    """Return the left rows that a semi or anti join gives: of all, or of the rows `among` that the mask describes.
+
+    >>> left_rows("anti", np.array([True, False]), np.array([5, 7])).tolist()
+    [7]
+    """
+    chosen = np.flatnonzero(has_partner == (how == "semi"))
+    return chosen if among is None else among[chosen]
+
+
+def completed(how: str, pairs: Pairs, rows: tuple[int, int]) -> tuple[Pairs, np.ndarray, np.ndarray]:
+    """Append to pairs the rows of both sides that `how` preserves; return these left and right rows, too."""
+    free = [
+        unmatched(count, own) if preserves(how, side) else own[:0]
+        for side, (count, own) in enumerate(zip(rows, pairs, strict=True))
+    ]
+    for side in (0, 1):
+        pairs = with_alone(pairs, free[side], side) if len(free[side]) else pairs
+    return pairs, free[0], free[1]

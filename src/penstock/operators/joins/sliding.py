@@ -16,8 +16,7 @@ from penstock.algorithms.sorted_partitions.frames import Bounds
 from penstock.algorithms.sorted_partitions.reducers import ranges
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.algorithms.window_grid import Grid
-from penstock.operators.joins.completion import alone, gives_left_rows, left_rows, partnered, preserves
-from penstock.operators.joins.partitions import Kernels, Ranges, find, lay, number_keys
+from penstock.operators.joins.partitions import PartitionKernels, Ranges, find, lay, number_keys
 from penstock.operators.joins.results import (
     MOST_PAIRS,
     NULL_ROW,
@@ -26,7 +25,12 @@ from penstock.operators.joins.results import (
     JoinShape,
     Residual,
     Results,
+    alone,
+    gives_left_rows,
+    left_rows,
     pairs_of,
+    partnered,
+    preserves,
 )
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 from penstock.runtime.time_limits import within_reach
@@ -180,7 +184,7 @@ class SlidingMatcher(InWindows):
     keys: tuple[tuple[str, ...], tuple[str, ...]]
     residual: Residual | None
     shape: JoinShape
-    kernels: Kernels
+    kernels: PartitionKernels
 
     def completes(self, before: int, watermark: int) -> bool:
         return self.windows.completes(before, watermark)

@@ -1,20 +1,20 @@
-"""Pairs of rows in non-overlapping windows, and their results."""
+"""Pairs of rows in windows that do not overlap: one side reduced to the keys of the other, measured window by window."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from threading import Lock
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.joins.joiner import Pairs
 from penstock.algorithms.sorted_partitions.rows import Rows
-from penstock.operators.joins.completion import alone, completed, gives_left_rows, left_rows, partnered
-from penstock.operators.joins.partitions import Kernels, Numbers, find, lay, number_keys
-from penstock.operators.joins.reduce_sides import reduced_sides
+from penstock.operators.joins.partitions import Numbers, PartitionKernels, find, lay, number_keys
 from penstock.operators.joins.results import (
     NULL_ROW,
     Emitted,
@@ -22,13 +22,110 @@ from penstock.operators.joins.results import (
     JoinShape,
     Residual,
     Results,
+    alone,
+    completed,
+    gives_left_rows,
     joined_pairs,
+    left_rows,
+    partnered,
     parts_of,
 )
-from penstock.operators.joins.window_report import WindowReport
-from penstock.operators.joins.windows import Placed, WindowKind
-from penstock.runtime.join_metrics import ChosenAlgorithm
+from penstock.operators.joins.windows import Placed, WindowKind, WindowRows
+from penstock.runtime.join_metrics import ChosenAlgorithm, JoinMetrics
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
+
+Note = Callable[
+    [ChosenAlgorithm, JoinMetrics, int], None
+]  # the algorithm, its measurements, the number of windows
+Part = TypeVar("Part", bound=Sized)
+
+
+@dataclass(frozen=True)
+class WindowReport:
+    """Measures complete windows: a pair's latency is the time since the join of its window began."""
+
+    note: Note
+    clock: Callable[[], float] = time.perf_counter
+    _noting: Lock = field(default_factory=Lock, compare=False)  # windows may end on several threads
+
+    def parts(
+        self, rows: int, chosen: Callable[[], ChosenAlgorithm], found: Iterator[Part], windows: int = 1
+    ) -> Iterator[Part]:
+        """Pass on the results of some windows part by part, and measure the time to find each part.
+
+        `chosen` is called after the last part: some pairings choose an algorithm only while joining.
+        """
+        metrics, spent = JoinMetrics(rows=rows), 0.0
+        while True:
+            begin = self.clock()
+            part = next(found, None)
+            spent += self.clock() - begin
+            if part is None:
+                break
+            metrics.add_all(spent, len(part))
+            yield part
+        metrics.seconds = spent
+        with self._noting:
+            self.note(chosen(), metrics, windows)
+
+
+SMALLER = 16
+"""How many times as many rows the larger side has, where it is reduced."""
+LEAST_REDUCED_ROWS = 4_096
+"""Fewer rows are joined faster than they are reduced."""
+_REDUCIBLE = {"inner": (0, 1), "semi": (0, 1), "left": (1,), "anti": (1,), "right": (0,)}
+"""The sides whose rows without a partner are in no result, by kind of join."""
+
+
+def _arrow() -> Any:
+    """Import Arrow's compute functions on first use: loading takes 50 ms."""
+    import pyarrow.compute  # noqa: PLC0415
+
+    return pyarrow.compute
+
+
+def reduced_sides(
+    left: Rows, right: Rows, keys: tuple[tuple[str, ...], tuple[str, ...]], how: str
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Return the rows of each side that may have a partner; None for all of them."""
+    sides = left, right
+    for side in _REDUCIBLE.get(how, ()):
+        own, other = sides[side], sides[1 - side]
+        if len(own) >= max(LEAST_REDUCED_ROWS, SMALLER * len(other)):
+            found = _with_partner(own, other, keys[side], keys[1 - side])
+            if found is not None:
+                return (found, None) if side == 0 else (None, found)
+    return None, None
+
+
+def _with_partner(own: Rows, other: Rows, mine: Sequence[str], its: Sequence[str]) -> np.ndarray | None:
+    """Select rows whose values of each key occur on the other side; None without a key that can be looked up."""
+    found: np.ndarray | None = None
+    for name, partner in zip(mine, its, strict=True):
+        column, values = own.batch.column(name), other.batch.column(partner)
+        if not _is_looked_up(column, values):
+            continue
+        among = column if found is None else column.take(pa.array(found))
+        mask = _arrow().is_in(among, value_set=values.unique()).to_numpy(zero_copy_only=False)
+        found = np.flatnonzero(mask) if found is None else found[mask]
+    return found
+
+
+def _is_looked_up(column: pa.Array, values: pa.Array) -> bool:
+    """Whether equal keys are equal values: not for floats (-0.0), and not between types."""
+    dtype = column.type
+    plain = pa.types.is_integer(dtype) or pa.types.is_temporal(dtype) or pa.types.is_string(dtype)
+    return bool(plain and dtype == values.type)
+
+
+def run_of(run: WindowRows, kept: tuple[np.ndarray | None, np.ndarray | None]) -> WindowRows:
+    """Return the ranges of a window among the rows that were kept."""
+    spans = [
+        span if rows is None else (int(np.searchsorted(rows, span[0])), int(np.searchsorted(rows, span[1])))
+        for span, rows in zip((run.left, run.right), kept, strict=True)
+    ]
+    return WindowRows(run.start, run.end, spans[0], spans[1])
+
 
 IN_PARTITIONS = ChosenAlgorithm("partitions")
 
@@ -59,7 +156,7 @@ class PartitionPairing:
 
     residual: Residual | None
     carried: bool
-    kernels: Kernels
+    kernels: PartitionKernels
 
     def chosen(self) -> ChosenAlgorithm:
         return IN_PARTITIONS
@@ -85,7 +182,7 @@ class WindowMatcher(InWindows):
     how: str
     keys: tuple[tuple[str, ...], tuple[str, ...]]
     shape: JoinShape
-    kernels: Kernels
+    kernels: PartitionKernels
     watch: WindowReport
 
     def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
@@ -145,7 +242,7 @@ def _how_many(placed: tuple[Placed, Placed]) -> int:
 
 
 def numbers_of(
-    left: Rows, right: Rows, keys: tuple[tuple[str, ...], tuple[str, ...]], kernels: Kernels
+    left: Rows, right: Rows, keys: tuple[tuple[str, ...], tuple[str, ...]], kernels: PartitionKernels
 ) -> Numbers:
     """Number the keys of both sides."""
     columns = [
@@ -155,7 +252,7 @@ def numbers_of(
 
 
 def arranged_parts(
-    parts: Iterator[Pairs], placed: tuple[Placed, Placed], how: str, kernels: Kernels
+    parts: Iterator[Pairs], placed: tuple[Placed, Placed], how: str, kernels: PartitionKernels
 ) -> Iterator[Results]:
     """Yield the results of pairs part by part, if no result depends on another part; else all at once."""
     if how == "inner" and _sorted((placed[0].end, placed[0].start)):
@@ -164,7 +261,7 @@ def arranged_parts(
         yield arranged(joined_pairs(list(parts)), placed, how, kernels)
 
 
-def arranged(pairs: Pairs, placed: tuple[Placed, Placed], how: str, kernels: Kernels) -> Results:
+def arranged(pairs: Pairs, placed: tuple[Placed, Placed], how: str, kernels: PartitionKernels) -> Results:
     """Add the unmatched rows and order all results by window, rows with a left row first."""
     own, other = placed
     if gives_left_rows(how):
@@ -179,7 +276,7 @@ def arranged(pairs: Pairs, placed: tuple[Placed, Placed], how: str, kernels: Ker
     return _in_order(Results(left, right, start, end), (left == NULL_ROW).astype(np.int64), kernels)
 
 
-def _in_order(results: Results, kind: np.ndarray, kernels: Kernels) -> Results:
+def _in_order(results: Results, kind: np.ndarray, kernels: PartitionKernels) -> Results:
     """Sort by window end and start, then results with a left row first, then by row; the sort is stable."""
     assert results.start is not None and results.end is not None
     own = np.where(results.left == NULL_ROW, results.right, results.left)

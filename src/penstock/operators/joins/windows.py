@@ -12,7 +12,7 @@ import numpy as np
 from penstock.algorithms.sorted_partitions.frames import Bounds
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.algorithms.window_grid import Grid
-from penstock.operators.joins.partitions import Kernels, Numbers
+from penstock.operators.joins.partitions import Numbers, PartitionKernels
 from penstock.runtime.buffers import ticks_of
 from penstock.runtime.stage import END_OF_TIME
 from penstock.runtime.time_limits import within_reach
@@ -160,7 +160,7 @@ class SessionWindows:
     """Sessions per key, over the rows of both sides."""
 
     gap: int
-    kernels: Kernels
+    kernels: PartitionKernels
 
     def place(self, left: Rows, right: Rows, numbers: Callable[[], Numbers]) -> tuple[Placed, Placed]:
         groups, times = np.concatenate(numbers().groups), np.concatenate([left.times, right.times])

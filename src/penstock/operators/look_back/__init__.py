@@ -1,1 +1,1 @@
-"""Aggregates over the rows behind each row: frames (`frames.py`) and results (`results.py`)."""
+"""Aggregates over the rows behind each row, as frames (`frames.py`) or as running aggregates per key (`incremental.py`)."""

@@ -1,20 +1,24 @@
-"""Build the stage of look-backs over sorted partitions, and bind its kernels."""
+"""Build the stages of look-backs, over sorted partitions or with a running aggregate per key, and bind their kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache, partial
 
 from penstock.algorithms.kernel_factory import KernelFactory
+from penstock.algorithms.keyed_states.build import CompiledStates, keyed_spec
+from penstock.algorithms.keyed_states.kernel import KeyedKernel, KeyedSpec
 from penstock.algorithms.sorted_partitions.build import (
     FrameReducers,
     partition_layout,
     shape_of_look_backs,
+    sorter,
 )
 from penstock.algorithms.sorted_partitions.frame_kernels import look_back_frames
 from penstock.algorithms.sorted_partitions.results import Reductions
-from penstock.operators.look_back.build_keyed import keyed_look_back
-from penstock.operators.look_back.frames import LookBackFraming
-from penstock.operators.look_back.results import LookBackResults
+from penstock.operators.look_back.frames import LookBackFraming, LookBackResults
+from penstock.operators.look_back.incremental import HOLDING, RESTORING, IncrementalLookBack
+from penstock.operators.look_back.kernels import keyed_kernel
 from penstock.operators.sorted_windows.stage import SortedWindowStage
 from penstock.physical import nodes as ph
 from penstock.physical.choose_states import FEW_THREADS, STATES
@@ -23,6 +27,49 @@ from penstock.runtime.kernels import Call
 from penstock.runtime.session import Context
 from penstock.runtime.stage import Stage
 from penstock.types.windows import LookBack
+
+
+def keyed_look_back(
+    op: ph.LookBack, node: ph.Node, given: ph.Node, kernel_factory: KernelFactory
+) -> Callable[[Context], Stage]:
+    """Return the constructor of the stage of look-backs."""
+    states = _states(op, node, given, kernel_factory)
+    places = [places for span in range(len(op.spans)) if (places := _places(op, span))]
+    sort = sorter(kernel_factory)
+    return lambda context: IncrementalLookBack(
+        states, places, node.schema, given.schema, given.clock, sort, context.metrics
+    )
+
+
+def start_kernel(op: ph.LookBack, node: ph.Node, given: ph.Node, kernel_factory: KernelFactory) -> None:
+    """Build the kernels a run starts with."""
+    for states in _states(op, node, given, kernel_factory):
+        states.kernel(frozenset(), HOLDING)
+
+
+def _places(op: ph.LookBack, span: int) -> list[int]:
+    """The places of a span's reductions among all."""
+    return [place for place, reduction in enumerate(op.reductions) if reduction.span == span]
+
+
+def _states(
+    op: ph.LookBack, node: ph.Node, given: ph.Node, kernel_factory: KernelFactory
+) -> list[CompiledStates]:
+    """The states of each span that is reduced."""
+    reductions = frame_reductions(op.reductions)
+    found = []
+    for number, span in enumerate(op.spans):
+        own = [reductions[place] for place in _places(op, number)]
+        if not own:
+            continue
+        spec = keyed_spec(given.schema, given.clock, op.keys, own)
+        found.append(CompiledStates(f"{node.id}.{number}", spec, partial(_look_back, span), kernel_factory))
+    return found
+
+
+@lru_cache(maxsize=64)  # a second run of a query finds its kernels
+def _look_back(span: LookBack, spec: KeyedSpec, variant: str) -> KeyedKernel:
+    return keyed_kernel(spec, span, restore=variant == RESTORING)
 
 
 def look_back(

@@ -1,4 +1,4 @@
-"""Look-backs as frames: one for each new row, in partition order."""
+"""Look-backs as frames, one for each new row in partition order, and their result batches."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.algorithms.sorted_partitions.frames import FrameRange, Frames, Released
 from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
-from penstock.runtime.buffers import room
+from penstock.algorithms.sorted_partitions.results import Reductions
+from penstock.runtime.buffers import indices, room
 from penstock.runtime.kernels import Call
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 from penstock.types.windows import LookBack
@@ -141,3 +143,46 @@ class Behind(Frames):
 def _unsigned(distance: int) -> int:
     """Return a distance as an unsigned 64-bit word: size and delay together may be 2^63."""
     return distance - (1 << 64) if distance > END_OF_TIME else distance
+
+
+NOT_NEW = -1
+
+
+@dataclass(frozen=True)
+class LookBackResults:
+    """Every new row, in time order, with aggregates over its look-backs."""
+
+    framing: LookBackFraming
+    reductions: Reductions
+    schema: pa.Schema
+
+    def __call__(self, partitions: SortedPartitions, watermark: int) -> list[pa.RecordBatch]:
+        if partitions.seen == len(partitions):
+            return []
+        reduced = self.reductions.arrays(partitions, self.framing.frames(partitions))
+        if partitions.moments is None and partitions.order is None and partitions.all_fresh:
+            rows = partitions.arrived_rows.batch
+        else:
+            new = None if partitions.all_fresh else np.flatnonzero(partitions.fresh)
+            order = _in_time(partitions, new)
+            if new is None and partitions.order is None:
+                rows = partitions.arrived_rows.batch
+            else:
+                rows = partitions.taken(order if new is None else new[order])
+            reduced = [array.take(indices(order)) for array in reduced]
+        return [pa.RecordBatch.from_arrays([*rows.columns, *reduced], schema=self.schema)]
+
+
+def _in_time(partitions: SortedPartitions, new: np.ndarray | None) -> np.ndarray:
+    """Return the positions of new rows in order of time. Ranks are a permutation: its inverse needs no sort."""
+    ranks = partitions.moments
+    if ranks is None:
+        return np.arange(len(partitions) if new is None else len(new))
+    places = room(len(ranks))
+    if new is None:
+        places[ranks] = np.arange(len(ranks))
+        return places
+    places.fill(NOT_NEW)
+    places[ranks[new]] = np.arange(len(new))
+    order: np.ndarray = places[places != NOT_NEW]
+    return order

@@ -12,22 +12,21 @@ from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.hash_table.keys import DenseKeys, HashKeys
 from penstock.loop.abi import positions_table
 from penstock.loop.machine import Morsels
-from penstock.operators.pane_aggregate.key_ranges import key_ranges
-from penstock.operators.pane_aggregate.lateness import part_of
-from penstock.operators.pane_aggregate.merge_tables import kernels_for, variant_of
-from penstock.operators.pane_aggregate.migrate import (
+from penstock.operators.pane_aggregate.merge_tables import (
     Bounds,
     agree,
     covering,
     holds_null_keys,
+    kernels_for,
     key_bounds,
     sums_are_narrow,
     to_dense,
     to_hash,
+    variant_of,
 )
 from penstock.operators.pane_aggregate.program import WindowProgram
-from penstock.operators.pane_aggregate.table import PaneTable
-from penstock.operators.pane_aggregate.tasks import Task
+from penstock.operators.pane_aggregate.table import PaneTable, key_ranges
+from penstock.operators.pane_aggregate.tasks import Task, part_of
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.physical.choose_sharing import KeyUse, choose_sharing
 from penstock.physical.decide import Difference, StateProfile, decide, differences

@@ -14,7 +14,7 @@ from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.loop.machine import is_text
 from penstock.loop.nodes import Buffer, Kernel
-from penstock.operators.pane_aggregate.kernels.emit_steps.merging import ONE_PANE
+from penstock.operators.pane_aggregate.kernels.emit_panes import ONE_PANE
 from penstock.operators.pane_aggregate.kernels.window import WindowInputs
 from penstock.operators.pane_aggregate.program import KeySpec, PaneKernels, StateSpec
 from penstock.operators.pane_aggregate.stage import WindowStage

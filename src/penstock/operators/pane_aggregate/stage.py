@@ -14,19 +14,20 @@ from penstock.algorithms.window_grid import windows_on
 from penstock.errors import OverflowError
 from penstock.operators.pane_aggregate.adaptation import PaneAdaptation
 from penstock.operators.pane_aggregate.direct_fold import ROWS_PER_THREAD, DirectFold
-from penstock.operators.pane_aggregate.emission import PaneDeparture, emission_of, emit
-from penstock.operators.pane_aggregate.lateness import PaneLateness
-from penstock.operators.pane_aggregate.pane_ownership import (
+from penstock.operators.pane_aggregate.emission import (
     CELLS_WORTH_THREADS,
+    PaneDeparture,
     copy_overlap,
     disjoint,
+    emission_of,
+    emit,
     is_cheap_to_merge,
     runs_of,
 )
-from penstock.operators.pane_aggregate.parallel_aggregation import fold_apart, fold_into_one_table, prepared
+from penstock.operators.pane_aggregate.parallel_fold import fold_apart, fold_into_one_table, prepared
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.state import hold_cells, kept_cells, panes_of, rows_in
-from penstock.operators.pane_aggregate.tasks import expected_panes
+from penstock.operators.pane_aggregate.tasks import PaneLateness, expected_panes
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.physical.nodes import Node, Sharing
 from penstock.runtime.adapt.controller import USUAL, Controller

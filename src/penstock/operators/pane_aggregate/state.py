@@ -15,9 +15,8 @@ from penstock.algorithms.hash_table.keys import DenseKeys, HashKeys, Keys, NoKey
 from penstock.loop.abi import numbered
 from penstock.loop.nodes import I128
 from penstock.operators.pane_aggregate.fragments import Fragments, narrowed, pane_count, translate, widened
-from penstock.operators.pane_aggregate.key_ranges import may_be_dense
 from penstock.operators.pane_aggregate.program import KeySpec, StateSpec, WindowProgram
-from penstock.operators.pane_aggregate.table import LARGE_GRID
+from penstock.operators.pane_aggregate.table import LARGE_GRID, may_be_dense
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.runtime.buffers import indices, numpy_type, to_arrow, values_view
 from penstock.runtime.hashing import hash_keys

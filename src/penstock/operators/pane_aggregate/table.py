@@ -1,20 +1,18 @@
-"""The pane table: rows are panes of time, columns are keys, cells hold partial states.
-
-Kernels fill the table and stop when it is full. This module grows it, changes its layout, drops finished panes, and
-converts it to *fragments*, its canonical form: one row for each (pane, key) with its partial states.
-"""
+"""The pane table: partial states by pane and key, and the ranges of key values that decide on a dense layout."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import pyarrow as pa
 
-from penstock.algorithms.hash_table.keys import HashKeys, Keys
+from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.algorithms.hash_table.keys import DenseKeys, HashKeys, Keys
 from penstock.loop.abi import KEYS, SLOTS, WORDS, numbered
 from penstock.loop.nodes import I128
 from penstock.operators.pane_aggregate.fragments import Fragments, continued, take_cells
-from penstock.operators.pane_aggregate.program import StateSpec
+from penstock.operators.pane_aggregate.program import KeySpec, StateSpec
 from penstock.runtime.buffer_pool import APART, PAGE
 from penstock.runtime.buffers import LARGE, TOO_LARGE, fill_cells, filled, numpy_type, rooms, words_per_cell
 from penstock.runtime.hashing import bucket_count, bucket_of, buckets_for, empty_bucket, hash_words
@@ -30,7 +28,7 @@ ZEROS_AHEAD = 1 << 26
 class PaneTable:
     """The state of one worker. `specs[0]` is the presence of a row: a count or a flag, 0 if there is none.
 
-    Arrays are written in place or replaced, `states` with them, so that holders of their addresses detect it (`bound_fold.py`).
+    Arrays are written in place or replaced, `states` with them, so that holders of their addresses detect it (`direct_fold.py`).
     """
 
     def __init__(self, specs: Sequence[StateSpec], keys: Keys, slots: int = 2) -> None:
@@ -333,3 +331,56 @@ def panes_ahead(expected: int, layout: Sequence[StateSpec], columns: int) -> int
     """The number of panes to allocate: the expected ones, within the memory limits above."""
     zeros = 2 * columns >= CELLS_AHEAD and not any(spec.identity for spec in layout)
     return min(expected, max((ZEROS_AHEAD if zeros else CELLS_AHEAD) // columns, 2))
+
+
+COMPACT = 1 << 12  # keys of a table that is worth looking at
+EMPTIEST = 16  # columns of a dense table for each one in use
+SAMPLE = 1 << 14  # rows that choose the first key table
+
+
+def key_ranges(
+    keys: Sequence[KeySpec], arguments: BatchArguments, rows: int | None = None
+) -> tuple[list[int], list[int]] | None:
+    """The lowest and highest word of each key in the first rows, or in all; None if a key must be computed first."""
+    if not may_be_dense(keys):
+        return None
+    found = [_limits(_words(key, arguments, rows)) for key in keys]
+    return [low for low, _ in found], [high for _, high in found]
+
+
+def _limits(words: np.ndarray) -> tuple[int, int]:
+    # As methods, NumPy's min and max run through Python code, which is slow with cold caches.
+    return (int(np.minimum.reduce(words)), int(np.maximum.reduce(words))) if len(words) else (0, 0)
+
+
+def may_be_dense(keys: Sequence[KeySpec]) -> bool:
+    """Whether all keys are integers, or codes, that are read from columns."""
+    return all(key.whole for key in keys)
+
+
+def _words(key: KeySpec, arguments: BatchArguments, rows: int | None) -> np.ndarray:
+    """The non-null words of the first values of a key's column."""
+    assert key.column is not None
+    if key.text:
+        return arguments.codes(key.column)[:rows]
+    array = arguments.column(key.column)
+    if pa.types.is_boolean(array.type):
+        return np.array([0, 1])
+    values = arguments.values(key.column)[:rows]
+    if array.null_count:
+        values = values[array.slice(0, rows).is_valid().to_numpy(zero_copy_only=False)]
+    return values.view(np.int64) if values.dtype == np.uint64 else values
+
+
+def denser(keys: DenseKeys, used: np.ndarray, program_keys: Sequence[KeySpec]) -> DenseKeys | None:
+    """A dense table for the range of the columns in use; None if even that would be mostly empty."""
+    words, nulls = keys.words_of(used)
+    lows, highs = [], []
+    for place, key in enumerate(program_keys):
+        there = words[place][(nulls >> place) & 1 == 0]
+        codes = key.text or not len(there)  # the texts in use are numbered anew
+        lows.append(0 if codes else int(there.min()))
+        highs.append(len(there) if codes else int(there.max()))
+    within = DenseKeys.of_sample(tuple(lows), tuple(highs))
+    kept = within if 2 * within.columns <= keys.columns else keys
+    return kept if EMPTIEST * len(used) >= kept.columns else None

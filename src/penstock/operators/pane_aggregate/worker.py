@@ -25,12 +25,24 @@ from penstock.loop.abi import (
 )
 from penstock.loop.machine import Morsels, Progress
 from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, translate
-from penstock.operators.pane_aggregate.key_ranges import COMPACT, SAMPLE, denser, key_ranges
-from penstock.operators.pane_aggregate.merge_tables import add_fragments, merge_pane, variant_of
-from penstock.operators.pane_aggregate.migrate import columns_hashed, to_hash, used_columns
+from penstock.operators.pane_aggregate.merge_tables import (
+    add_fragments,
+    columns_hashed,
+    merge_pane,
+    to_hash,
+    used_columns,
+    variant_of,
+)
+from penstock.operators.pane_aggregate.pane_assembly import SlidingCursor
 from penstock.operators.pane_aggregate.program import WindowProgram
-from penstock.operators.pane_aggregate.sliding_cursor import SlidingCursor
-from penstock.operators.pane_aggregate.table import PaneTable, panes_ahead
+from penstock.operators.pane_aggregate.table import (
+    COMPACT,
+    SAMPLE,
+    PaneTable,
+    denser,
+    key_ranges,
+    panes_ahead,
+)
 from penstock.operators.pane_aggregate.tasks import Task
 from penstock.physical.nodes import FilterOrder, PaneAggregate, Sharing
 from penstock.runtime.adapt.assumptions import ORDER, order_of

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.kernel_factory import KernelFactory
@@ -19,23 +20,29 @@ from penstock.ir.signals.nodes import at
 from penstock.ir.signals.scope import is_lenient, lag, reduced_type, scope
 from penstock.loop.abi import Binding
 from penstock.loop.machine import machine_type
-from penstock.loop.nodes import Kernel
+from penstock.loop.nodes import MACHINE_TYPES, Kernel, Type
 from penstock.operators.rows.build import CompiledRows
 from penstock.operators.rows.stage import RowsStage
 from penstock.operators.signals.accesses import Reading, SignalAccess, SpanReading
-from penstock.operators.signals.build_interleave import interleaver
-from penstock.operators.signals.build_readers import is_accessed, is_reduced_alone, retention
-from penstock.operators.signals.build_reductions import Reduce, SampleReductions, span_reading
+from penstock.operators.signals.build_reductions import (
+    Reduce,
+    SampleReductions,
+    is_accessed,
+    is_reduced_alone,
+    retention,
+    span_reading,
+)
 from penstock.operators.signals.feedback import FeedbackStep
 from penstock.operators.signals.fused.build import fused_expression
 from penstock.operators.signals.fused.driver import CHANGES, INSTANTS, SAMPLES
 from penstock.operators.signals.incremental.build import TrackRows, event_program
 from penstock.operators.signals.incremental.samples import SampleArrivals
 from penstock.operators.signals.incremental.stage import EVENTS, IncrementalSignals
+from penstock.operators.signals.intervals import Interleaver, Types
+from penstock.operators.signals.kernels.coalesce import runs
 from penstock.operators.signals.kernels.feedback import FeedbackSpec, build_feedback
-from penstock.operators.signals.kernels.runs import runs
-from penstock.operators.signals.kernels.sample_at import locate
-from penstock.operators.signals.kernels.walk import WalkSpec, walk
+from penstock.operators.signals.kernels.interleave import CAPACITY_BITS, interleave, part_of_partitions
+from penstock.operators.signals.kernels.walk import WalkSpec, locate, walk
 from penstock.operators.signals.objects import (
     BEGINNING_OF_KEYS,
     ChopStep,
@@ -60,6 +67,23 @@ from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context
 from penstock.runtime.stage import Stage, TimedBatch
 from penstock.types.time import Time
+
+
+def interleaver(kernel_factory: KernelFactory, threads: int) -> Interleaver:
+    """Return the interleaver, which merges the intervals of partitions by time."""
+
+    def call(of_points: Types, of_partitions: Types) -> Call:
+        points, partitions = _machine(of_points), _machine(of_partitions)
+        return kernel_factory.call(("interleave", points, partitions), lambda: interleave(points, partitions))
+
+    return Interleaver(
+        kernel_factory.call("part_of_partitions", part_of_partitions), call, 1 << CAPACITY_BITS, threads
+    )
+
+
+def _machine(types: Types) -> tuple[Type, ...]:
+    return tuple(MACHINE_TYPES[f"{np.dtype(dtype).kind}{8 * dtype.itemsize}"] for dtype in types)
+
 
 _TIME = "time"
 

@@ -13,7 +13,7 @@ from penstock.loop.abi import ERRORS, WORDS, Binding, numbered
 from penstock.operators.signals.accesses import Objects, Walked
 from penstock.operators.signals.objects import FieldInputs, located
 from penstock.operators.signals.points import BEGINNING, Points
-from penstock.operators.signals.retention import Retention
+from penstock.operators.signals.sampling import Retention
 from penstock.runtime.buffers import indices, to_arrow
 from penstock.runtime.kernels import Call
 from penstock.runtime.stage import KernelOverflowError

@@ -14,8 +14,8 @@ from penstock.algorithms.sorted_partitions.rows import Rows, arrived, no_rows, r
 from penstock.operators.rows.stage import RowsStage
 from penstock.operators.signals.feedback import FeedbackStep
 from penstock.operators.signals.fused.driver import FusedStep
-from penstock.operators.signals.interleaving import Interleaver
 from penstock.operators.signals.intervals import (
+    Interleaver,
     ValueRuns,
     advance,
     everything,
@@ -23,11 +23,9 @@ from penstock.operators.signals.intervals import (
     merged_batch,
     no_runs,
 )
-from penstock.operators.signals.keys import PartitionKeys, as_type
 from penstock.operators.signals.objects import BEGINNING_OF_KEYS, ObjectStep
-from penstock.operators.signals.points import BEGINNING, Points
-from penstock.operators.signals.retention import Retention
-from penstock.operators.signals.sampling import Sampling
+from penstock.operators.signals.points import BEGINNING, PartitionKeys, Points, as_type
+from penstock.operators.signals.sampling import Retention, Sampling
 from penstock.runtime.buffers import indices, plain, ticks_of, to_arrow
 from penstock.runtime.kernels import Call
 from penstock.runtime.lateness import on_time

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -10,13 +10,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.sort.sorting import Sorter
+from penstock.algorithms.sorted_partitions.build import sorter
 from penstock.algorithms.sorted_partitions.held_rows import HeldRows
 from penstock.algorithms.sorted_partitions.rows import Rows
+from penstock.physical import nodes as ph
 from penstock.runtime.buffers import ticks_of
+from penstock.runtime.session import Context
 from penstock.runtime.stage import TimedBatch
 from penstock.state.state_table import StateTable
 from penstock.types.time import Time
+from penstock.types.windows import WINDOW_BOUNDS
 
 
 def _arrow() -> Any:
@@ -141,3 +146,14 @@ class TopKStage:
             changes = begins | (np.diff(level, prepend=level[:1] + 1) != 0)
             position = position[np.maximum.accumulate(np.where(changes, index, 0))]
         return position < self.k
+
+
+def top_k(
+    op: ph.TopK, node: ph.Node, given: ph.Node, kernel_factory: KernelFactory
+) -> Callable[[Context], TopKStage]:
+    """Return the constructor of a `TopK` stage, which releases rows at the end of their window."""
+    time, sort = node.clock, sorter(kernel_factory)
+    ends = Time(WINDOW_BOUNDS[1], time.type, time.unit, shift=-1)
+    return lambda context: TopKStage(
+        HeldRows(given.schema, ends, context.metrics), op.k, op.by, op.ties, time, sort
+    )

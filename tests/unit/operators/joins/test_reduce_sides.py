@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.operators.joins import reduce_sides
+from penstock.operators.joins import window_pairs
 
 LARGE, SMALL = 4_200, 40
 
@@ -48,7 +48,7 @@ def test_a_reduced_side_gives_the_pairs_of_all_rows(window, how, kind, split, mo
     sides = table(LARGE, 1, kind), table(SMALL, 2, kind)
     for left, right in (sides, sides[::-1]):
         found = pairs(left, right, how, window, split)
-        monkeypatch.setattr(reduce_sides, "LEAST_REDUCED_ROWS", 1 << 40)
+        monkeypatch.setattr(window_pairs, "LEAST_REDUCED_ROWS", 1 << 40)
         wanted = pairs(left, right, how, window, split)
         monkeypatch.undo()
         if kind == "float64":  # NaN is not equal to itself
@@ -78,10 +78,10 @@ def test_only_sides_whose_lonely_rows_are_dropped_are_reduced():
     }.items():
         for side in (0, 1):
             sides = (large, small) if side == 0 else (small, large)
-            found = reduce_sides.reduced_sides(*sides, (("k",), ("k",)), how)
+            found = window_pairs.reduced_sides(*sides, (("k",), ("k",)), how)
             assert (found[side] is not None) == (side in reduced), (how, side)
             assert found[1 - side] is None
     kept = np.array([0, 100, 200, 300])
-    assert reduce_sides.run_of(WindowRows(0, 9, (50, 250), (3, 4)), (kept, None)) == WindowRows(
+    assert window_pairs.run_of(WindowRows(0, 9, (50, 250), (3, 4)), (kept, None)) == WindowRows(
         0, 9, (1, 3), (3, 4)
     )

@@ -20,7 +20,7 @@ from penstock.analysis.panes import in_panes
 from penstock.ir.interpret import interpret
 from penstock.ir.samples import to_rows
 from penstock.operators.pane_aggregate import emission
-from penstock.operators.pane_aggregate.kernels.emit_steps.merging import algorithms
+from penstock.operators.pane_aggregate.kernels.emit_panes import algorithms
 from penstock.runtime.engine import AGGREGATORS
 
 SCHEMA = pa.schema(

@@ -10,8 +10,7 @@ import pytest
 
 import penstock as pk
 from penstock.loop.interpret import Interpreted
-from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FOLD_CHUNK
-from penstock.operators.pane_aggregate.kernels.fold_steps.panes import SHORTEST_RUN
+from penstock.operators.pane_aggregate.kernels.fold_panes import FOLD_CHUNK, SHORTEST_RUN
 
 ROWS = 3 * FOLD_CHUNK + 77
 WIDTHS = [

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.operators.pane_aggregate.one_table import OneTable, partitions
+from penstock.operators.pane_aggregate.parallel_fold import OneTable, partitions
 from penstock.operators.pane_aggregate.stage import WindowStage
 from penstock.physical.nodes import Sharing
 from penstock.runtime.session import Session

@@ -14,7 +14,7 @@ import penstock as pk
 from penstock.codegen.morsel_scheduler import HAS_THREADS, ArgumentFrame
 from penstock.codegen.tiers import TieredKernel
 from penstock.loop.machine import Morsels, Progress
-from penstock.operators.pane_aggregate import lateness, parallel_aggregation
+from penstock.operators.pane_aggregate import parallel_fold, tasks
 from penstock.runtime.stage import TimedBatch
 
 SEEN: list[list[Progress]] = []
@@ -140,11 +140,11 @@ def test_columns_that_arrow_computes_are_computed_by_ranges(
 
     def part_of(timed_batch: TimedBatch, begin: int, end: int) -> TimedBatch:
         ranges.append((begin, end))
-        return lateness.part_of(timed_batch, begin, end)
+        return tasks.part_of(timed_batch, begin, end)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parallel_aggregation, "PREPARED_ROWS", 8)
-        patch.setattr(parallel_aggregation, "part_of", part_of)
+        patch.setattr(parallel_fold, "PREPARED_ROWS", 8)
+        patch.setattr(parallel_fold, "part_of", part_of)
         found = query.collect(engine=pk.Engine(threads=threads))
     assert sorted(map(str, found.to_pylist())) == sorted(map(str, query.collect(engine=PLAIN).to_pylist()))
     parts = min(threads, max(len(rows) // 8, 1))

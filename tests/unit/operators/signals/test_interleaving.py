@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.operators.signals import interleaving
-from penstock.operators.signals.interleaving import Interleaver
+from penstock.operators.signals import intervals
+from penstock.operators.signals.intervals import Interleaver
 
 ROWS, KEYS = 3_000, 20
 
@@ -37,16 +37,16 @@ def test_merging_is_sorting(
     signal = pk.from_arrow(rows(KINDS[kind], steps), time="t").signal("v", by="k")
     asked = pk.align(a=signal, b=signal.shift(5) > 1) if several else signal + signal.rolling(50).mean()
     engine = pk.Engine(threads=threads)
-    monkeypatch.setattr(interleaving, "ROWS_PER_SLICE", 100)
+    monkeypatch.setattr(intervals, "ROWS_PER_SLICE", 100)
     by_sorting = asked.collect(engine=engine)
-    monkeypatch.setattr(interleaving, "ROWS_WORTH_SORTING", 0)
+    monkeypatch.setattr(intervals, "ROWS_WORTH_SORTING", 0)
     by_merging = asked.collect(engine=engine)
     assert by_merging.equals(by_sorting)
     assert by_merging.num_rows > KEYS
 
 
 def test_a_signal_of_many_keys_is_merged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interleaving, "ROWS_WORTH_SORTING", 0)
+    monkeypatch.setattr(intervals, "ROWS_WORTH_SORTING", 0)
     merged: list[bool] = []
     usual = Interleaver.merged
 

@@ -1,14 +1,9 @@
-"""Kernels that find matching rows in sorted partitions: ranges of right rows, pairs of rows, and as-of matches.
-
-Both sides are partitioned by key (a partition is a `partition`) and sorted by a value, mostly time, within a partition. So
-both ends of a row's range only move forward. Buffers of right values have one spare element, which is read but not
-used.
-"""
+"""Kernels that find matching rows in sorted partitions, and gather the columns of results by row number."""
 
 from __future__ import annotations
 
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import I64, U64, Bitcast, Kernel, Value, maximum, minimum
+from penstock.loop.nodes import I64, U64, Bitcast, Kernel, Type, Value, maximum, minimum
 
 
 def find_ranges(listed: bool) -> Kernel:
@@ -131,3 +126,24 @@ class _Sides:
         k.store(self.found, row, -1)
         with k.if_((found >= 0) & near):
             k.store(self.found, row, found)
+
+
+def gather(value: Type, place: Type) -> Kernel:
+    """Write out[i] = values[places[i]] for i in `lo … hi`."""
+    k = KernelBuilder("gather")
+    values, places, out = k.buffer("values", value), k.buffer("places", place), k.buffer("out", value)
+    with k.for_(k.scalar("lo"), k.scalar("hi"), "i") as i:
+        k.store(out, i, values[places[i].to(I64)])
+    k.ret(0)
+    return k.build()
+
+
+def gather_later(place: Type) -> Kernel:
+    """Write the later of the two times of each pair of rows."""
+    k = KernelBuilder("gather_later")
+    left, right = k.buffer("left", I64), k.buffer("right", I64)
+    own, other, out = k.buffer("own", place), k.buffer("other", place), k.buffer("out", I64)
+    with k.for_(k.scalar("lo"), k.scalar("hi"), "i") as i:
+        k.store(out, i, maximum(left[own[i].to(I64)], right[other[i].to(I64)]))
+    k.ret(0)
+    return k.build()

@@ -19,12 +19,10 @@ from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
 from penstock.loop.machine import is_text
 from penstock.operators.pane_aggregate.kernels.emit import build_emit
-from penstock.operators.pane_aggregate.kernels.emit_steps.merging import algorithms
-from penstock.operators.pane_aggregate.kernels.emit_steps.spec import EmitKernel, EmitSpec
-from penstock.operators.pane_aggregate.kernels.fold import build_fold
-from penstock.operators.pane_aggregate.kernels.fold_steps.add import ATOMIC_OPERATIONS
-from penstock.operators.pane_aggregate.kernels.fold_steps.frame import FoldSpec, PaneGrid
-from penstock.operators.pane_aggregate.kernels.merge_fragments import build_merge_fragments, build_merge_pane
+from penstock.operators.pane_aggregate.kernels.emit_panes import EmitKernel, EmitSpec, algorithms
+from penstock.operators.pane_aggregate.kernels.fold import ATOMIC_OPERATIONS, build_fold
+from penstock.operators.pane_aggregate.kernels.fold_panes import FoldSpec, PaneGrid
+from penstock.operators.pane_aggregate.kernels.fold_variants import build_merge_fragments, build_merge_pane
 from penstock.physical.nodes import PaneAggregate, Reduction
 from penstock.physical.order_conjuncts import ConjunctCost
 from penstock.physical.predicate_costs import conjunct_costs

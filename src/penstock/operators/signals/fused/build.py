@@ -34,7 +34,10 @@ from penstock.operators.signals.fused.kernels.changes import (
     PER,
     ROLLING,
     WINDOW,
+    AccessSpec,
     ChangesSpec,
+    FusedSpec,
+    ReductionSpec,
     Span,
 )
 from penstock.operators.signals.fused.kernels.kernel import (
@@ -43,7 +46,6 @@ from penstock.operators.signals.fused.kernels.kernel import (
     SIGNAL_ALGORITHMS,
     build_fused,
 )
-from penstock.operators.signals.fused.kernels.spec import AccessSpec, FusedSpec, ReductionSpec
 from penstock.operators.signals.objects import BEGINNING_OF_KEYS, ObjectStep
 from penstock.physical.choose_algorithm import FRAME_ENDS
 from penstock.runtime.kernels import OutputCall

@@ -18,7 +18,7 @@ from penstock.loop.nodes import I64, Type
 from penstock.operators.signals.accesses import SignalAccess, SpanReading
 from penstock.operators.signals.build_reductions import span_reading
 from penstock.operators.signals.incremental.kernels.events import events
-from penstock.operators.signals.incremental.kernels.spec import (
+from penstock.operators.signals.incremental.kernels.memory import (
     ENTERS,
     LEAVES,
     PER,
@@ -30,7 +30,7 @@ from penstock.operators.signals.incremental.kernels.spec import (
     IncrementalReduction,
     SpanSpec,
 )
-from penstock.operators.signals.incremental.moves import HeldAccess, Moves
+from penstock.operators.signals.incremental.samples import HeldAccess, Moves
 from penstock.operators.signals.incremental.stage import RESTORING
 from penstock.operators.signals.sampling import stored
 from penstock.runtime.kernels import Call, TextKernels

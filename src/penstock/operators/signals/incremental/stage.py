@@ -16,10 +16,9 @@ from penstock.algorithms.sorted_partitions.rows_ahead import RowsAhead
 from penstock.errors import OverflowError
 from penstock.loop.abi import numbered
 from penstock.loop.nodes import Type
-from penstock.operators.signals.incremental.moves import Moves
-from penstock.operators.signals.incremental.samples import SampleArrivals, SampleStore
+from penstock.operators.signals.incremental.samples import Moves, SampleArrivals, SampleStore
 from penstock.operators.signals.intervals import ValueRuns, batch_of_runs, moments_of
-from penstock.operators.signals.keys import as_type
+from penstock.operators.signals.points import as_type
 from penstock.operators.signals.sampling import FARTHEST_TIME, TOO_FAR
 from penstock.operators.signals.stage import IntervalLayout, late_rows_dropped
 from penstock.runtime.buffers import indices, plain, to_arrow, values_view

@@ -13,10 +13,10 @@ from penstock.algorithms.joins.adapt.tree import IN_ORDER, TREE_ALGORITHMS, TREE
 from penstock.algorithms.joins.adapt.window_statistics import WINDOW_STATISTICS, WindowStatistics, observe
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.codegen.native import compile_kernel
-from penstock.operators.joins.arrival_rate import ArrivalRate, at_rest
-from penstock.operators.joins.auto_ordered import AutoInOrder
+from penstock.operators.joins.algorithm_pairs import AutoInOrder
 from penstock.operators.joins.build import partition_kernels
 from penstock.operators.joins.build_algorithms import in_order
+from penstock.operators.joins.stage import ArrivalRate, at_rest
 from tests.unit.algorithms.joins.kernels.joining import codes, expected
 
 WORKSHOP = KernelFactory(compile_kernel)

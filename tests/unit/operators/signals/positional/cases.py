@@ -17,7 +17,7 @@ from penstock.ir.signals.nodes import Program, Resample, Sampled
 from penstock.ir.signals.show import show_program
 from penstock.loop.interpret import interpret
 from penstock.loop.nodes import Kernel
-from penstock.operators.signals.positional.build_kernels import CompiledDense
+from penstock.operators.signals.positional.build import CompiledDense
 from penstock.operators.signals.positional.evaluate import DenseSignals, InputSamples
 from penstock.operators.signals.positional.kernels import Dense, dense
 from penstock.plan.schema import schema_of, time_of

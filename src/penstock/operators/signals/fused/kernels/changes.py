@@ -1,23 +1,18 @@
-"""Iterate over the instants at which an expression's inputs change, a block at a time (TiLT, section 6.1.3).
-
-A *track* is the points or samples of a signal, partitioned by key (a partition is a `partition`) and sorted by time. A
-*cursor* is a position on a track that passes each of its times `offset` ticks later. An access is one cursor. A span
-in time is two cursors, at which samples enter and leave. Cursors that always move together are shared. Nothing changes
-between two instants.
-
-A cursor passes at most one time of its track at an instant, so it moves without a branch: the order in which cursors
-move is unpredictable. Grids move rarely, and by many samples at once.
-
-The positions at each instant are written to buffers of one block, which stay in the cache; `consume` reads them.
-"""
+"""The specialisation of an expression's kernel, and the instants at which its inputs change, a block at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pyarrow as pa
+
+from penstock.algorithms.sliding.slide import SlideScratch
+from penstock.expr import nodes as ex
+from penstock.ir.nodes import Reduction
+from penstock.loop.abi import Binding, OutputColumn
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, I64, U8, Buffer, Value, Var, const, maximum, minimum, select
+from penstock.loop.nodes import BOOL, I64, U8, Buffer, Kernel, Value, Var, const, maximum, minimum, select
 
 INSTANTS_PER_BLOCK = 512
 NEVER_AGAIN = (1 << 63) - 1
@@ -290,3 +285,54 @@ class Changes:
         for other in whens[1:]:
             soonest = minimum(soonest, other)
         return soonest
+
+
+INSTANTS, CHANGES, SAMPLES = "instants", "changes", "samples"
+
+
+@dataclass(frozen=True)
+class AccessSpec:
+    """The value of a track before a cursor: `columns` are those that fields read; `always`: the value exists."""
+
+    cursor: int
+    track: int
+    columns: tuple[str, ...]
+    always: bool
+
+
+@dataclass(frozen=True)
+class ReductionSpec:
+    """A reduction over a span and its algorithm: None if its result is not read."""
+
+    reduction: Reduction
+    type: pa.DataType
+    span: int
+    algorithm: str | None
+
+
+@dataclass(frozen=True)
+class FusedSpec:
+    """The specialisation of the kernel. `schemas` and `nullable` are of tracks; `scope` is what fields read.
+
+    `writes` selects the instants: all; the changes, without instants whose value equals the previous one and
+    those before the partition's `emitted`; or the samples alone.
+    """
+
+    changes: ChangesSpec
+    schemas: tuple[pa.Schema, ...]
+    nullable: tuple[frozenset[str], ...]
+    accesses: tuple[AccessSpec, ...]
+    reductions: tuple[ReductionSpec, ...]
+    fields: tuple[ex.Field, ...]
+    scope: pa.Schema
+    writes: str
+
+
+@dataclass(frozen=True)
+class FusedKernel:
+    """The kernel, the bindings of each track's columns, the columns it writes, and its scratch memory."""
+
+    kernel: Kernel
+    bindings: tuple[tuple[Binding, ...], ...]
+    outputs: tuple[OutputColumn, ...]
+    scratch: tuple[SlideScratch, ...]

@@ -50,19 +50,19 @@ from penstock.loop.nodes import (
     maximum,
 )
 from penstock.operators.signals.fused.kernels import changes
+from penstock.operators.signals.fused.kernels.changes import (
+    CHANGES,
+    INSTANTS,
+    SAMPLES,
+    FusedKernel,
+    FusedSpec,
+)
 from penstock.operators.signals.fused.kernels.joining import (
     EveryChange,
     EveryInstant,
     EverySample,
     Fields,
     PointTarget,
-)
-from penstock.operators.signals.fused.kernels.spec import (
-    CHANGES,
-    INSTANTS,
-    SAMPLES,
-    FusedKernel,
-    FusedSpec,
 )
 from penstock.types.time import Time
 

@@ -23,27 +23,26 @@ from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, I64, U8, Value, Var, const, minimum, select
 from penstock.operators.signals.incremental.kernels.memory import (
     END,
+    ENTERS,
     EVALUATED,
     INSTANT,
+    LEAVES,
     NOW,
     PER_TRACK,
+    SHIFTED,
     TOUCHED,
     TRACKS,
-    EventTrack,
-    HeldValues,
-    OpenIntervals,
-    held_values,
-    tracks,
-)
-from penstock.operators.signals.incremental.kernels.spans import SpanStates, has_values
-from penstock.operators.signals.incremental.kernels.spec import (
-    ENTERS,
-    LEAVES,
-    SHIFTED,
     WINDOW,
     Cursor,
     EventSpec,
+    EventTrack,
+    HeldValues,
     IncrementalAccess,
+    OpenIntervals,
+    SpanStates,
+    has_values,
+    held_values,
+    tracks,
 )
 from penstock.operators.signals.kernels.coalesce import differing
 

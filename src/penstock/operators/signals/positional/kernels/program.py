@@ -40,11 +40,14 @@ from penstock.operators.signals.positional.kernels.feedback import (
     declare_history,
     write_feedback,
 )
-from penstock.operators.signals.positional.kernels.memory import Array, ResultPlacement
-from penstock.operators.signals.positional.kernels.objects import write_expression, write_sampled
+from penstock.operators.signals.positional.kernels.objects import (
+    Pattern,
+    write_expression,
+    write_resample,
+    write_sampled,
+)
 from penstock.operators.signals.positional.kernels.plan import Nullable, PositionalPlan, PositionNeed
-from penstock.operators.signals.positional.kernels.resample import Pattern, write_resample
-from penstock.operators.signals.positional.kernels.writer import BlockWriter, Stored
+from penstock.operators.signals.positional.kernels.writer import Array, BlockWriter, ResultPlacement, Stored
 from penstock.types.time import Time
 
 EDGE, INTERIOR = "dense_edge", "dense"  # the names of kernels

@@ -1,16 +1,17 @@
-"""The states that the reductions of an object need, and the computation of results from them."""
+"""The states that the reductions of an object need, long spans merged from short ones, and results computed from states."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
 
 from penstock.algorithms.expressions.cells import Cell, conjunction
 from penstock.algorithms.expressions.nullability import may_be_null
-from penstock.algorithms.monoids import Monoid, Values
+from penstock.algorithms.monoids import Monoid, StateField, Values
+from penstock.algorithms.monoids.base import either, named
 from penstock.algorithms.partials import PRESENT, Finish, MayBeNull, Partial, monoid_of, partials_of
 from penstock.algorithms.partials.needs import MOMENTS, flag_of
 from penstock.analysis.positions import pane_of, result_step
@@ -21,8 +22,46 @@ from penstock.ir.signals.scope import reduced_type
 from penstock.loop.build import KernelBuilder
 from penstock.loop.interpret import apply
 from penstock.loop.machine import machine_type
-from penstock.loop.nodes import BOOL, I64, U64, Binary, Const, Type, Value, const
-from penstock.operators.signals.positional.kernels.light_moments import LIGHT_MOMENTS, light_moments
+from penstock.loop.nodes import BOOL, F64, I64, U64, Binary, Const, Type, Value, const
+
+LIGHT_MOMENTS = ("light_moments2", "light_moments3", "light_moments4")
+_ZERO = const(0.0, F64)
+
+
+def light_moments(order: int) -> Monoid:
+    """Moments of one argument up to the 2nd, 3rd or 4th order."""
+    return Monoid(
+        f"light_moments{order}",
+        (StateField(I64, 0), *(StateField(F64, 0.0) for _ in range(order + 1))),
+        lambda k, state, values: _merge(k, state, _single(k, values[0], order)),
+        _merge,
+    )
+
+
+def _single(k: KernelBuilder, value: Value, order: int) -> Values:
+    """The state of one value: central moments are 0, or NaN if the value is not finite."""
+    x = k.var("x", value.to(F64))
+    return const(1, I64), x, _ZERO, *([k.var("nothing", x - x)] * (order - 1))
+
+
+def _merge(k: KernelBuilder, a: Values, b: Values) -> Values:
+    a, b = (*a[:2], _ZERO, *named(k, "a", a[3:])), (*b[:2], _ZERO, *named(k, "b", b[3:]))
+    n = k.var("n", (a[0] + b[0]).to(F64))
+    p, q = k.var("p", a[0].to(F64).div(n)), k.var("q", b[0].to(F64).div(n))
+    weight = k.var("weight", a[0].to(F64) * q)
+    far = k.var("far", b[1] - a[1])
+    square = k.var("square", far * far)
+    (a2, *a_more), (b2, *b_more) = a[3:], b[3:]
+    new = [a2 + b2 + square * weight]
+    if a_more:
+        new.append(a_more[0] + b_more[0] + square * far * (weight * (p - q)) + far * (p * b2 - q * a2) * 3)
+    if len(a_more) > 1:
+        spread = square * square * (weight * (p * p - p * q + q * q))
+        mixed = square * (p * p * b2 + q * q * a2) * 6 + far * (p * b_more[0] - q * a_more[0]) * 4
+        new.append(a_more[1] + b_more[1] + spread + mixed)
+    both = a[0] + b[0], a[1] + far * q, _ZERO, *new
+    return either(a[0].eq(0), b, either(b[0].eq(0), a, both))
+
 
 _COUNTED = (*MOMENTS, *LIGHT_MOMENTS, "comoments")  # kinds whose state begins with a count of values
 # Functions that are null wherever their count of values is 0.
@@ -266,3 +305,87 @@ def _folded(valid: Value | None) -> Value | None:
             return None if known else const(False, BOOL)
         case _:
             return valid
+
+
+MOST_PARTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class DoubledSpan:
+    """The reduction of `length` entries that end `back` entries ago."""
+
+    length: int
+    back: int
+
+
+Parts = tuple[DoubledSpan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The cost to read and merge a part, and to write an array: their ratio determines the best number of parts."""
+
+    part: float = 1.0
+    array: float = 3.0
+
+
+LIGHT = Cost()
+HEAVY = Cost(part=6.0)  # states of several words, merged by more than one instruction
+
+
+def chain(lengths: Iterable[int], cost: Cost = LIGHT, idempotent: bool = False) -> dict[int, Parts]:
+    """Plan the parts of each length, oldest part first, shorter lengths before longer ones.
+
+    >>> {n: [(part.length, part.back) for part in parts] for n, parts in chain([21]).items()}
+    {7: [(1, 6), (1, 5), (1, 4), (1, 3), (1, 2), (1, 1), (1, 0)], 21: [(7, 14), (7, 7), (7, 0)]}
+    """
+    search = _Search(cost, idempotent)
+    for length in sorted(set(lengths)):
+        search.make(length)
+    return dict(sorted(search.made.items()))
+
+
+@dataclass
+class _Search:
+    """Finds the cheapest plan for a length; lengths made before are free."""
+
+    cost: Cost
+    idempotent: bool
+    made: dict[int, Parts] = field(default_factory=dict)
+
+    def make(self, length: int) -> None:
+        self._take(length, {})
+
+    def _take(self, length: int, known: dict[int, tuple[float, int]]) -> None:
+        if length > 1 and length not in self.made:
+            _, ways = self._best(length, known)
+            self._take(self._base(length, ways), known)
+            self.made[length] = self._parts(length, ways)
+
+    def _best(self, length: int, known: dict[int, tuple[float, int]]) -> tuple[float, int]:
+        """The least cost of a length, and the number of parts at that cost."""
+        if length == 1 or length in self.made:
+            return 0.0, 1
+        if length not in known:
+            known[length] = min(
+                self._way(length, parts, known) for parts in range(2, min(length, MOST_PARTS) + 1)
+            )
+        return known[length]
+
+    def _way(self, length: int, parts: int, known: dict[int, tuple[float, int]]) -> tuple[float, int]:
+        base = self._base(length, parts)
+        rest = 0 if self.idempotent else length - base * parts
+        return self._best(base, known)[0] + self.cost.part * (parts + rest) + self.cost.array, parts
+
+    def _base(self, length: int, parts: int) -> int:
+        """The length of a part. Parts overlap if the reduction is idempotent; otherwise single entries remain."""
+        return -(-length // parts) if self.idempotent else length // parts
+
+    def _parts(self, length: int, parts: int) -> Parts:
+        base = self._base(length, parts)
+        single = (
+            ()
+            if self.idempotent
+            else tuple(DoubledSpan(1, back) for back in reversed(range(base * parts, length)))
+        )
+        return *single, *(DoubledSpan(base, min(i * base, length - base)) for i in reversed(range(parts)))

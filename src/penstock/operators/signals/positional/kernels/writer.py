@@ -1,16 +1,11 @@
-"""Emit a dense kernel: one loop over blocks of positions, and in it the objects of the program in order.
-
-Inside a block, positions are counted from its first one (an *entry*); for an object on a grid, windows are
-counted from the one that contains the block's first position. A shifted value is therefore read at a constant
-distance.
-"""
+"""Emit a dense kernel: one loop over blocks of positions with block-sized arrays, and in it the objects of the program."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 
 from penstock.algorithms.expressions.cells import Cell, conjunction
@@ -18,13 +13,75 @@ from penstock.algorithms.expressions.columns import Columns
 from penstock.analysis.positions import result_step
 from penstock.expr import nodes as ex
 from penstock.ir.signals.nodes import Expression, Feedback, Object, Resample, Sampled, sources_of
-from penstock.loop.abi import NEED_WIDE, Binding
+from penstock.loop.abi import Binding
 from penstock.loop.build import KernelBuilder
 from penstock.loop.machine import machine_type
-from penstock.loop.nodes import BOOL, I64, U8, Buffer, Value, Var, as_value, const, maximum, minimum
-from penstock.operators.signals.positional.kernels.memory import Array, Pool
+from penstock.loop.nodes import (
+    BOOL,
+    I64,
+    U8,
+    Buffer,
+    Operand,
+    Type,
+    Value,
+    Var,
+    as_value,
+    const,
+    maximum,
+    minimum,
+)
+from penstock.loop.nodes import I64 as INDEX
 from penstock.operators.signals.positional.kernels.plan import PositionalPlan, PositionNeed, either
 from penstock.operators.signals.positional.kernels.reductions import Track
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Entries of an intermediate result around a block; entry 0 is the block's first and lies at `head`."""
+
+    buffer: Buffer
+    head: int
+
+    def __getitem__(self, entry: Operand) -> Value:
+        return self.buffer[self.place(entry)]
+
+    def place(self, entry: Operand) -> Value:
+        return as_value(entry, INDEX) + self.head if self.head else as_value(entry, INDEX)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPlacement(Array):
+    """Entries of the final result, whose origin lies before the block."""
+
+    origin: Value
+
+    def place(self, entry: Operand) -> Value:
+        return as_value(entry, INDEX) + self.origin
+
+
+@dataclass
+class Pool:
+    """A pool of scratch buffers; reuse keeps the working set in the cache."""
+
+    k: KernelBuilder
+    sizes: dict[str, int] = field(default_factory=dict)
+    _free: list[Buffer] = field(default_factory=list)
+
+    def take(self, type: Type, size: int, head: int) -> Array:
+        """Acquire an array with undefined contents."""
+        found = next(
+            (buffer for buffer in reversed(self._free) if buffer.type == type), None
+        )  # most recent: hot
+        if found is None:
+            found = self.k.buffer("scratch", type)
+        else:
+            self._free.remove(found)
+        self.sizes[found.name] = max(self.sizes.get(found.name, 0), size)
+        return Array(found, head)
+
+    def give_back(self, array: Array) -> None:
+        self._free.append(array.buffer)
+
 
 FAILED = 1  # return value where a value overflowed its type; NEED_WIDE where a sum might have
 
@@ -281,6 +338,3 @@ def _flag(byte: Value) -> Value:
 
 def at_least(value: Value, least: int) -> Value:
     return maximum(value, as_value(least, I64))
-
-
-__all__ = ["FAILED", "NEED_WIDE", "BlockWriter", "Buffer", "Here", "Resample", "Stored", "at_least"]

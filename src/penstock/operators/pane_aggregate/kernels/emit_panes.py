@@ -1,28 +1,134 @@
-"""Merge the panes of a window: four algorithms, chosen per monoid.
-
-All keys are processed at once: the algorithms' single state is a row of cells here, one per key.
-
-* `InPlace`: a window of one pane is read in place;
-* `RecomputePanes`: merge all panes of every window, best where windows overlap little;
-* `SubtractOnEvict`: one running row; entering panes are merged, leaving panes are subtracted;
-* `PaneStacks`: windows are cut at the multiples of their length. Panes before the cut are merged backwards
-  from it, once for all windows with the same cut (the *flip*); panes after it are merged as they enter. Cuts
-  depend on time alone, and so does the order of merges: rounding is the same wherever emission stops, resumes
-  or is divided among threads.
-
-The last two cost the same for every overlap. Their position is stored in `cursor`, so that a call continues
-where the previous one stopped: in the same emission, or in a later one (`sliding_cursor.py`).
-"""
+"""The panes of a window in the emit kernel, merged by one of four algorithms, chosen per monoid."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Protocol
 
+import pyarrow as pa
+
 from penstock.algorithms.monoids import Monoid, Values
-from penstock.loop.abi import CUT, ENTERED, LEFT, PUSHED
-from penstock.loop.nodes import I64, Value, Var, minimum
-from penstock.operators.pane_aggregate.kernels.emit_steps.panes import Row, WindowPanes
+from penstock.algorithms.monoids.base import Combine
+from penstock.algorithms.partials import MayBeNull, Partial
+from penstock.expr import nodes as ex
+from penstock.ir.nodes import Reduction
+from penstock.loop.abi import CUT, ENTERED, LEFT, PUSHED, Binding, OutputColumn, PaneScratch
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import I64, Buffer, Kernel, Value, Var, const, minimum
+
+
+@dataclass(frozen=True)
+class EmitSpec:
+    """The specialisation of the kernel. `fields` are those that must be computed.
+
+    Windows begin every `every` ticks from `offset` on, and are `size` ticks long. `algorithms` gives for each
+    monoid the algorithm that merges the panes of a window.
+    """
+
+    keys: tuple[tuple[str, pa.DataType], ...]
+    bounds: tuple[str, ...]
+    size: int
+    every: int
+    offset: int
+    time_type: pa.DataType
+    partials: tuple[Partial, ...]
+    monoids: tuple[Monoid, ...]
+    wide_monoids: tuple[Monoid, ...]
+    reductions: tuple[Reduction, ...]
+    reduction_types: tuple[pa.DataType, ...]
+    fields: tuple[ex.Field, ...]
+    having: ex.Expr | None
+    may_be_null: MayBeNull
+    algorithms: tuple[str, ...]
+    key_table: str
+    keys_nullable: bool
+
+    @property
+    def sparse(self) -> bool:
+        """Whether rows of the pane table are (pane, key) pairs: a result then belongs to one pair's key."""
+        return self.key_table == "sparse"
+
+
+@dataclass(frozen=True)
+class EmitKernel:
+    """The kernel, its computed columns, its scratch memory, and the bindings of the texts it compares."""
+
+    kernel: Kernel
+    outputs: tuple[OutputColumn, ...]
+    scratch: tuple[PaneScratch, ...]
+    bindings: tuple[Binding, ...]
+
+
+Row = tuple[Buffer, ...]  # the states of one monoid, one cell per key
+
+
+@dataclass
+class WindowPanes:
+    """Window w is panes first[w] … last[w] - 1 of those that `order` lists; a pane is `columns` cells wide.
+
+    Windows ascend: neither bound decreases. 64-bit states are widened when read, since panes whose sums fit
+    can make a window whose sum does not.
+    """
+
+    k: KernelBuilder
+    spec: EmitSpec
+    scratch: list[PaneScratch] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        k, spec = self.k, self.spec
+        single = spec.sparse or spec.key_table == "none"
+        self.columns: Value = const(1, I64) if single else k.scalar("columns")
+        self.states = [tuple(k.buffer("state", state.type) for state in m.states) for m in spec.monoids]
+        self.order = k.buffer("order", I64)
+        self.first = k.buffer("first", I64)
+
+    @property
+    def last(self) -> Buffer:
+        return self.k.shared_buffer("last", "", I64)
+
+    @property
+    def monoids(self) -> Sequence[Monoid]:
+        return self.spec.wide_monoids
+
+    def row(self, pane: Value) -> Var:
+        """Return the index of a pane's first cell."""
+        return self.k.var("pane_row", self.order[pane] * self.columns)
+
+    def cell(self, m: int, place: Value) -> Values:
+        """Read the states in a cell of the table."""
+        own = zip(self.states[m], self.monoids[m].states, strict=True)
+        return tuple(self.k.var("held", buffer[place].to(state.type)) for buffer, state in own)
+
+    def memory(self, hint: str, m: int, deep: bool = False) -> Row:
+        """Declare rows of a monoid's states that persist across calls."""
+        row = tuple(self.k.buffer(hint, state.type) for state in self.monoids[m].states)
+        self.scratch += [PaneScratch(buffer.name, buffer.type, deep) for buffer in row]
+        return row
+
+    @contextmanager
+    def each_key(self) -> Iterator[Var]:
+        with self.k.for_(0, self.columns, "key") as key:
+            yield key
+
+    def fill(self, row: Row, m: int) -> None:
+        """Fill the first row of a buffer with the identity."""
+        with self.each_key() as key:
+            for buffer, state in zip(row, self.monoids[m].states, strict=True):
+                self.k.store(buffer, key, const(state.identity, state.type))
+
+    def update(self, row: Row, m: int, pane: Value, combine: Combine) -> None:
+        """Combine a row with a pane, key by key: small loops over few buffers, which LLVM vectorises."""
+        with self.each_key() as key:
+            old = tuple(self.k.var("old", buffer[key]) for buffer in row)
+            self.put(row, key, combine(self.k, old, self.cell(m, pane + key)))
+
+    def put(self, row: Row, place: Value, values: Values) -> None:
+        """Store states; all are computed before any is overwritten."""
+        made = [self.k.var("new", value) for value in values]
+        for buffer, value in zip(row, made, strict=True):
+            self.k.store(buffer, place, value)
 
 
 class Merging(Protocol):

@@ -1,13 +1,4 @@
-"""The kernel that keeps the rows that later look-backs hold, and one running aggregate for each key.
-
-Rows come in order of time, so those of a span of time leave in that order too, whatever their key: one queue holds the
-rows of all keys. The last rows of a key leave one by one as others of the key come. A held row is a slot, with the state
-of that row alone. The running aggregate is exact subtraction where all states allow it. Otherwise it is two stacks:
-`suffix[slot]` aggregates a key's older rows from a slot on, and `state[key]` the newer ones (see
-algorithms/sliding/two_stacks.py); values that are not finite leave with their row, and no rounding error stays.
-
-Rows of equal time see each other: a row's result is written once all rows of its time are held.
-"""
+"""The kernel that keeps the rows that later look-backs hold, and one running aggregate for each key."""
 
 from __future__ import annotations
 
@@ -25,7 +16,7 @@ FREE, USED, OLDEST, NEWEST, NUMBER, HELD, WRITTEN = range(7)
 NONE = -1
 
 
-def look_back(spec: KeyedSpec, span: LookBack, restore: bool) -> KeyedKernel:
+def keyed_kernel(spec: KeyedSpec, span: LookBack, restore: bool) -> KeyedKernel:
     """Hold rows and write a result for each; or, to `restore`, hold the rows that are in the first slots already."""
     kernel = _LookBack("look_back", spec, span)
     return kernel.restoring() if restore else kernel.kernel()

@@ -1,7 +1,4 @@
-"""The stage that keeps open sessions as partial states: a push costs what its rows and the completed sessions cost.
-
-Rows are not buffered, since states merge in any order. Which rows are late is decided in the kernel, row by row.
-"""
+"""The stages that keep open windows of rows and open sessions as partial states: a push costs what its rows and results cost."""
 
 from __future__ import annotations
 
@@ -13,20 +10,84 @@ import pyarrow as pa
 
 from penstock.algorithms.keyed_states.results import KeyedResults
 from penstock.algorithms.keyed_states.table import KeyedProgram, KeyedTable
+from penstock.algorithms.sorted_partitions.ordered_arrivals import OrderedArrivals
 from penstock.algorithms.sorted_partitions.rows import joined, taken
-from penstock.operators.sorted_windows.session_stage import arrival_marks, arrival_order, count_late
+from penstock.operators.sorted_windows.sessions import arrival_marks, arrival_order, count_late
 from penstock.runtime.buffers import indices
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch
 from penstock.runtime.time_limits import moved
 from penstock.state.state_table import StateTable, integers, read_scalars, require, require_form, scalars
+from penstock.types.time import Time
+from penstock.types.windows import Count
+
+STATE = "state"
+COUNT_KEYS = {"seen": 0, "start": 0, "last": 0}
+
+
+@dataclass
+class IncrementalCounts:
+    """Windows of rows that do not overlap, whose aggregates have states of fixed size."""
+
+    program: KeyedProgram
+    results: KeyedResults
+    window: Count
+    schema: pa.Schema
+    time: Time
+    metrics: Metrics
+    table: KeyedTable = field(init=False)
+    ahead: OrderedArrivals = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.table = KeyedTable(self.program, COUNT_KEYS, {}, key_states=(STATE,))
+        self.ahead = OrderedArrivals(self.schema, self.time, self.results.sorter, self.metrics)
+
+    def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
+        self.ahead.add(timed_batches)
+        return []
+
+    def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
+        rows, final = self.ahead.release(watermark), watermark == END_OF_TIME
+        made: list[TimedBatch] = []
+        if len(rows) or final:
+            given = {"final": final, "tail": np.zeros(1, np.int64)}
+            made = self.results.batches(self.table, self.table.run(rows.batch, "", given))
+        if self.table.crowded():
+            self.table.keep_keys(self._open())
+        waits = self.window.partial and not final
+        return made, START_OF_TIME if waits else self.ahead.watermark
+
+    def _open(self) -> np.ndarray:
+        """The keys whose window has begun."""
+        return np.flatnonzero(self.table.arrays["seen"][: len(self.table.directory)])
+
+    def save(self) -> Mapping[str, StateTable]:
+        keys = self._open()
+        columns = {name: indices(self.table.arrays[name][keys]) for name in COUNT_KEYS}
+        states = self.table.saved_states(STATE, keys)
+        windows = self.table.directory.kept(keys, (), {**columns, **states})
+        return {**self.ahead.save(self.program.keys), "windows": windows}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        self.ahead.load(tables)
+        if "windows" in tables:
+            self._load_windows(tables["windows"])
+
+    def _load_windows(self, saved: pa.Table) -> None:
+        keys = self.table.numbers(saved)
+        require(len(np.unique(keys)) == len(keys), "its windows of rows")
+        for name in COUNT_KEYS:
+            self.table.arrays[name][keys] = integers(saved, name)
+        seen = self.table.arrays["seen"]
+        require((seen >= 0).all() and (seen < self.window.every).all(), "its counts of rows")
+        self.table.load_states(STATE, saved, keys)
+
 
 FREE, USED, HEAP = range(3)  # words of `marks`, see kernels/sessions.py
 NONE = -1
 MOST_PENDING = 1 << 15  # rows; a run that advances after each push has fewer
 JUDGING, TRUSTING = "judging", "trusting"  # kernels: with rows behind their arrival watermarks, and without
 
-STATE = "state"
 SESSION_KEYS = {"newest": NONE, "oldest": NONE, "ended": START_OF_TIME}
 SESSION_SLOTS = {"owner": NONE, "older": NONE, "newer": NONE, "start": 0, "last": 0, "heap": 0, "due": 0}
 
