@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
-import shutil
 import socket
 import subprocess
 import uuid
@@ -16,54 +15,21 @@ from pathlib import Path
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]  # its stubs miss one
 
-from penstock.codegen.cache import default_directory
+from benchmarks.maven import NoPackage, fetched
 
 VERSION = "4.1.1"
 _WAITING = 50_000  # messages that a producer may hold
-CACHE = (default_directory() or Path(".cache")) / "kafka"
 BROKER = f"org.apache.kafka:kafka_2.13:{VERSION}"
-POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion><groupId>penstock</groupId><artifactId>broker</artifactId><version>1</version>
-  <dependencies><dependency>
-    <groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>
-  </dependency></dependencies>
-</project>"""
-
-
 class NoBroker(Exception):  # noqa: N818 - no error of a user's
     """Why there is none."""
 
 
 def jars(coordinates: str = BROKER) -> Path:
     """Fetch a package and what it needs, once."""
-    _, artifact, version = coordinates.split(":")
-    cache = CACHE / f"{artifact}-{version}"
-    if (cache / "done").exists():
-        return cache / "jars"
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise NoBroker("mvn is not installed: jars cannot be fetched")
-    cache.mkdir(parents=True, exist_ok=True)
-    (cache / "pom.xml").write_text(POM.format(*coordinates.split(":")))
-    options = [
-        "-q",
-        "-B",
-        "-DincludeScope=runtime",
-        f"-DoutputDirectory={cache / 'jars'}",
-        f"-Dmaven.repo.local={cache / 'repository'}",
-    ]
-    fetched = subprocess.run(
-        [maven, *options, "dependency:copy-dependencies"],
-        cwd=cache,
-        capture_output=True,
-        check=False,
-        timeout=250,
-    )
-    if fetched.returncode:
-        raise NoBroker(f"{coordinates} cannot be fetched: {fetched.stdout.decode()[-300:]}")
-    shutil.rmtree(cache / "repository", ignore_errors=True)
-    (cache / "done").touch()
-    return cache / "jars"
+    try:
+        return fetched(coordinates)
+    except NoPackage as reason:
+        raise NoBroker(str(reason)) from None
 
 
 def free_port() -> int:

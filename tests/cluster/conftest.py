@@ -1,9 +1,10 @@
-"""A cluster, an archive and files for the tests of this folder."""
+"""A cluster, an archive and files in a bucket for the tests of this folder."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,10 @@ from pyarrow import ipc
 from penstock.spark.deploy.pack import pack_archive
 from tests.cluster.standalone import LOOPBACK, Cluster, started
 from tests.spark.lakes import events, lake
+from tests.storage.conftest import s3_lake
+from tests.storage.lake import Lake, hadoop_settings
 
+__all__ = ["s3_lake"]
 ROOT = Path(__file__).parents[2]
 TABLE = events()
 
@@ -31,17 +35,25 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pack_archive(tmp_path_factory.mktemp("archive") / "penstock.tar.gz", only=())
+    return pack_archive(tmp_path_factory.mktemp("archive") / "penstock.tar.gz", only=("obstore",))
 
 
 @pytest.fixture(scope="session")
-def location(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Where the files are: a folder that driver and executors share."""
+def location(s3_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Where the files are: in a bucket and nowhere else."""
     folder = tmp_path_factory.mktemp("lakes")
-    return {
-        "ordered": lake(folder / "ordered", TABLE),
-        "shuffled": lake(folder / "shuffled", TABLE, files=3, shuffled=True),
-    }
+    lake(folder / "ordered", TABLE)
+    lake(folder / "shuffled", TABLE, files=3, shuffled=True)
+    for file in folder.rglob("*.parquet"):
+        s3_lake.put(str(file.relative_to(folder)), file.read_bytes())
+    shutil.rmtree(folder)
+    return {name: s3_lake.uri(name, "s3a") for name in ("ordered", "shuffled")}
+
+
+@pytest.fixture(scope="session")
+def credentials(s3_lake: Lake) -> dict[str, str]:
+    """Spark's own settings for the bucket, which Penstock uses too."""
+    return hadoop_settings(s3_lake)
 
 
 @dataclass(frozen=True)
@@ -58,7 +70,11 @@ class Results:
 
 @pytest.fixture(scope="session")
 def drive(
-    cluster: Cluster, archive: Path, location: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+    cluster: Cluster,
+    archive: Path,
+    location: dict[str, str],
+    credentials: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Callable[..., Results]:
     """Run queries in a driver of their own, by default one of the cluster to which the archive is shipped."""
 
@@ -69,7 +85,7 @@ def drive(
         places = {"out": str(out), "archive": str(archive), "checkpoint": str(out / "checkpoint")}
         asked = {
             "master": cluster.master,
-            "settings": cluster.settings,
+            "settings": {**cluster.settings, **credentials},
             "queries": list(queries),
             "stream": stream,
         }

@@ -8,7 +8,7 @@ import secrets
 import subprocess
 import threading
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,13 +78,13 @@ def started(folder: Path, workers: int = 2) -> Iterator[Cluster]:
 
 
 @contextmanager
-def connect_server(cluster: Cluster) -> Iterator[str]:
-    """Start a Connect server as an application of the cluster, and return its address."""
+def connect_server(cluster: Cluster, own: Mapping[str, object]) -> Iterator[str]:
+    """Start a Connect server with settings of its own as an application of the cluster, and return its address."""
     properties = cluster.folder / "connect.properties"
     properties.touch(mode=0o600)
     binding = {"spark.connect.grpc.binding.address": LOOPBACK, "spark.connect.grpc.binding.port": 0}
     here = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, "spark.ui.enabled": "false"}
-    given = {"spark.master": cluster.master, **cluster.settings, **binding, **here}
+    given = {"spark.master": cluster.master, **cluster.settings, **own, **binding, **here}
     properties.write_text("".join(f"{name} {str(value).lower()}\n" for name, value in given.items()))
     arguments = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
     more = {"PYSPARK_PYTHON": cluster.python, "SPARK_DAEMON_MEMORY": "1g"}

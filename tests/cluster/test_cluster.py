@@ -63,7 +63,7 @@ def require_one_clear_line(reported: str) -> None:
 
 def require_executors(reported: Sequence[object], path: str) -> None:
     """Check that each of the two executors has this Penstock and reaches the files."""
-    assert reported == 2 * [[pk.__version__, None, {path: "writable", path + "/none": "missing"}]]
+    assert reported == 2 * [[pk.__version__, None, {path: "4 files", path + "/none": "missing"}]]
 
 
 def require_one_warning(reported: Sequence[str]) -> None:
@@ -78,19 +78,21 @@ def require_answers(found: Results, names: Sequence[str]) -> None:
 
 @pytest.mark.campaign
 def test_a_session_that_starts_with_the_archive_needs_nothing_else(
-    drive: Callable[..., Results], cluster: Cluster, archive: Path
+    drive: Callable[..., Results], cluster: Cluster, credentials: dict[str, str], archive: Path
 ) -> None:
-    settings = {**cluster.settings, "spark.archives": f"{archive}#penstock"}
+    settings = {**cluster.settings, **credentials, "spark.archives": f"{archive}#penstock"}
     found = drive(FEW, True, ship=False, settings=settings)
     require_answers(found, FEW)
     assert_same(streamed(), found["stream"], "stream")
 
 
 @pytest.mark.campaign
-def test_a_connect_session_is_shipped_to_alike(drive: Callable[..., Results], cluster: Cluster) -> None:
+def test_a_connect_session_is_shipped_to_alike(
+    drive: Callable[..., Results], cluster: Cluster, credentials: dict[str, str]
+) -> None:
     """Streams and planned sources are left out: Spark gives the archives of a session to neither."""
     some = tuple(name for name in FEW if not name.endswith("format"))
-    with connect_server(cluster) as address:
+    with connect_server(cluster, credentials) as address:
         found = drive(some, False, master=address, settings={})
     require_one_clear_line(found.report["unshipped"])
     require_answers(found, some)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 
 import penstock as pk
 from tests.spark.agree import assert_same
-from tests.storage.lake import KEY, SECRET, Lake
+from tests.storage.lake import KEY, SECRET, Lake, hadoop_settings
 
 SCHEMA = {"t": "timestamp[us]", "k": "int64", "v": "int64"}
 
@@ -50,22 +52,39 @@ def test_sessions_read_the_files_of_later_tasks(spark: Any, s3: Lake) -> None:
 
 def test_the_configuration_of_spark_is_used_where_no_options_are_given(spark: Any, s3: Lake) -> None:
     put_events(s3, files=1)
-    settings = {
-        "access.key": KEY,
-        "secret.key": SECRET,
-        "endpoint": s3.proxy.address.removeprefix("http://"),
-        "connection.ssl.enabled": "false",
-        "path.style.access": "true",
-        "endpoint.region": "us-east-1",
-    }
-    for name, value in settings.items():
-        spark.conf.set(f"spark.hadoop.fs.s3a.{name}", value)
-    try:
+    with configured(spark, s3):
         views = query(pk.scan(s3.uri("events", "s3a"), time="t"))
         assert_same(views.collect(), views.to_spark(spark, tasks=2).toArrow(), "on Spark")
+
+
+@contextmanager
+def configured(spark: Any, s3: Lake) -> Iterator[None]:
+    """Set Hadoop's settings of the bucket in a session."""
+    settings = hadoop_settings(s3)
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
     finally:
         for name in settings:
-            spark.conf.unset(f"spark.hadoop.fs.s3a.{name}")
+            spark.conf.unset(name)
+
+
+def test_the_data_source_uses_the_configuration_of_the_session_that_registered_it(
+    spark: Any, s3: Lake
+) -> None:
+    put_events(s3)
+    views = query(pk.stream("events", SCHEMA, time="t"))
+    with configured(spark, s3):
+        pk.spark_session()  # registers the format again, with these settings
+        expected = query(pk.scan(s3.uri("events"), time="t", name="events")).collect()
+    try:
+        frame = spark.read.format("penstock").option("query", views.to_json()).load(s3.uri("events"))
+        assert_same(expected, frame.toArrow(), "on Spark")
+        java = frame._jdf.queryExecution()
+        assert [leaks(text) for text in (java.toString(), java.logical().toJSON())] == [[], []]
+    finally:
+        pk.spark_session()
 
 
 def leaks(text: str) -> list[str]:

@@ -72,6 +72,19 @@ class Lake:
         return f"{scheme}://{self.bucket}/{key}"
 
 
+def hadoop_settings(lake: Lake) -> dict[str, str]:
+    """Return the settings of Spark that reach a bucket."""
+    settings = {
+        "access.key": KEY,
+        "secret.key": SECRET,
+        "endpoint": lake.proxy.address.removeprefix("http://"),
+        "connection.ssl.enabled": "false",
+        "path.style.access": "true",
+        "endpoint.region": "us-east-1",
+    }
+    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in settings.items()}
+
+
 def encoded(name: str, table: pa.Table, **options: Any) -> bytes:
     """Write a table in the format of its name."""
     sink = io.BytesIO()

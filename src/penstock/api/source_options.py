@@ -29,7 +29,7 @@ from penstock.expr.typing import column_type
 from penstock.plan.nodes import Edges, Source
 from penstock.sources.malformed import DROP, ON_BAD
 from penstock.storage.access import LOCAL, Access
-from penstock.storage.uri import CLOUD, Uri, resolved
+from penstock.storage.uri import CLOUD, HADOOP, Uri, resolved
 from penstock.types.arrow import TIME_UNITS, kind_of, tick_unit
 from penstock.types.choices import one_of
 from penstock.types.duration import Duration, is_whole, nanoseconds, to_ticks
@@ -59,7 +59,7 @@ def _cloud_uri(paths: Any) -> str | None:
     if not isinstance(first, str):
         return None
     uri = Uri.of(resolved(first))
-    return first if uri is not None and uri.scheme in CLOUD else None
+    return first if uri is not None and uri.scheme in (*CLOUD, *HADOOP) else None
 
 
 # --- Options of a stream for late rows, malformed rows and idle inputs.

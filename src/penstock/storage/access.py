@@ -133,7 +133,7 @@ class Access:
             raise SourceError(f"{path!r} is not a URI; write scheme://bucket/folder, or a local path")
         if uri.scheme in CLOUD:
             return cloud.connect(uri, self.options), uri.key, uri.root
-        return filesystems.hadoop(uri.scheme, uri.authority), filesystems.key_in(uri), uri.root
+        return filesystems.hadoop(uri.scheme, uri.authority, self.options), filesystems.key_in(uri), uri.root
 
 
 LOCAL = Access()

@@ -7,16 +7,21 @@ from penstock.storage.access import Access
 from penstock.storage.options import CLIENT, RETRY, for_kind, with_profile
 from penstock.storage.uri import CLOUD, Uri
 
+_NATIVE = ("hdfs", "viewfs")
+
 
 def delta_options(path: str, access: Access) -> dict[str, str]:
     """Return the options for a table in a store."""
     if access.filesystem is not None:
         raise UnsupportedError(f"the Delta table {path!r} is reached by storage_options=, not by filesystem=")
     uri = Uri.of(path)
-    kind = CLOUD.get("" if uri is None else uri.scheme)
+    scheme = "" if uri is None else uri.scheme
+    if scheme in _NATIVE:
+        return {}  # it speaks to name nodes by their own protocol, as HADOOP_CONF_DIR and HADOOP_USER_NAME say
+    kind = CLOUD.get(scheme)
     if kind is None:
         raise UnsupportedError(
-            f"a Delta table at {path!r} cannot be reached; there are local paths, {', '.join(CLOUD)}"
+            f"a Delta table at {path!r} cannot be reached; there are local paths, {', '.join((*CLOUD, *_NATIVE))}"
         )
     options = for_kind(access.options, kind)
     if kind != "s3":

@@ -11,7 +11,8 @@ from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 from penstock.errors import EngineError, SourceError
-from penstock.storage.uri import CLOUD, Uri
+from penstock.storage.options import Pairs
+from penstock.storage.uri import CLOUD, HADOOP, Uri
 
 # --- What every store of files provides.
 
@@ -136,24 +137,29 @@ def arrow_filesystem(given: Any) -> Any:
 
 
 @lru_cache(maxsize=16)
-def hadoop(scheme: str, authority: str) -> FileSystemStore:
-    """Open a Hadoop file system. libhdfs starts a Java machine in this process."""
+def hadoop(scheme: str, authority: str, pairs: Pairs) -> Store:
+    """Open a Hadoop file system: through libhdfs, which starts a Java machine in this process, else by WebHDFS."""
     from pyarrow import fs  # noqa: PLC0415 - slow to load
 
+    from penstock.storage.webhdfs import WebHdfs  # noqa: PLC0415 - loads with the first store
+
+    if pairs or scheme in ("webhdfs", "swebhdfs"):
+        return WebHdfs.of(scheme, authority, pairs)
     host, _, port = authority.partition(":")
     try:
-        found = fs.HadoopFileSystem(f"{scheme}://{host}" if host else "default", int(port or 0))
-    except (OSError, ValueError):
+        return FileSystemStore(fs.HadoopFileSystem(f"{scheme}://{host}" if host else "default", int(port or 0)))
+    except (OSError, ValueError) as reason:
+        if scheme == "hdfs" and "load lib" in str(reason):  # libhdfs, or Java's
+            return WebHdfs.of(scheme, authority, pairs)
         raise EngineError(
-            f"{scheme}:// needs libhdfs, Java and Hadoop's classes (HADOOP_HOME, CLASSPATH), which are not found here; "
-            "install them, or give filesystem=fsspec.filesystem('webhdfs', ...)"
+            f"{scheme}:// cannot be opened through libhdfs; check the address, Java and Hadoop's classes (HADOOP_HOME, "
+            "CLASSPATH), or give storage_options={'webhdfs': 'http://namenode:9870'}"
         ) from None
-    return FileSystemStore(found)
 
 
 def key_in(uri: Uri) -> str:
     """Return the name of a URI's file in a file system."""
-    return f"/{uri.key}" if uri.scheme in ("hdfs", "viewfs", "file") else f"{uri.authority}/{uri.key}"
+    return f"/{uri.key}" if uri.scheme in (*HADOOP, "file") else f"{uri.authority}/{uri.key}"
 
 
 # --- Translate the settings of Hadoop's clients, which Spark has as `spark.hadoop.fs.*`, to options of object stores.
@@ -190,7 +196,7 @@ def options_of(settings: Mapping[str, str], path: str) -> dict[str, str]:
         case "azure":
             assert uri is not None
             return _azure(settings, uri.authority.rpartition("@")[2])
-    return {}
+    return _hdfs(settings, uri.authority) if uri is not None and uri.scheme in HADOOP else {}
 
 
 def _s3(settings: Mapping[str, str], bucket: str) -> dict[str, str]:
@@ -226,3 +232,18 @@ def _azure(settings: Mapping[str, str], host: str) -> dict[str, str]:
         "tenant_id": None if tenant is None else tenant[1],
     }
     return {name: value for name, value in found.items() if value}
+
+
+def _hdfs(settings: Mapping[str, str], service: str) -> dict[str, str]:
+    """Read the web addresses of name nodes: those of a name service, else the only one.
+
+    >>> _hdfs({"dfs.ha.namenodes.lake": "a,b", "dfs.namenode.http-address.lake.a": "h1:9870",
+    ...        "dfs.namenode.http-address.lake.b": "h2:9870"}, "lake")
+    {'webhdfs': 'http://h1:9870,http://h2:9870'}
+    """
+    secure = settings.get("dfs.http.policy") == "HTTPS_ONLY"
+    name = f"dfs.namenode.http{'s' * secure}-address"
+    nodes = [node.strip() for node in settings.get(f"dfs.ha.namenodes.{service}", "").split(",")]
+    found = [settings.get(f"{name}.{service}.{node}") for node in nodes] if nodes[0] else [settings.get(name)]
+    addresses = [f"http{'s' * secure}://{address}" for address in found if address]
+    return {"webhdfs": ",".join(addresses)} if addresses else {}

@@ -23,7 +23,7 @@ CLOUD = {
     "abfs": "azure",
     "az": "azure",
 }
-HADOOP = ("hdfs", "viewfs")
+HADOOP = ("hdfs", "viewfs", "webhdfs", "swebhdfs")
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)/?(.*)", re.DOTALL)
 _LOCAL = re.compile(r"file:(?://([^/]*))?(/.*)", re.DOTALL | re.IGNORECASE)
 _DATABRICKS = re.compile(r"dbfs:/+(.*)", re.DOTALL | re.IGNORECASE)

@@ -11,7 +11,8 @@ from penstock.storage import cloud
 from penstock.storage.access import Access
 from penstock.storage.filesystems import options_of
 from penstock.storage.options import for_kind, pairs_of, with_profile
-from penstock.storage.uri import absolute, resolved
+from penstock.storage.uri import Uri, absolute, resolved
+from penstock.storage.webhdfs import WebHdfs
 
 
 @pytest.fixture(autouse=True)
@@ -158,4 +159,40 @@ def test_what_is_no_uri_is_a_local_path(path):
 
 def test_hadoop_without_its_library_says_what_is_missing():
     with pytest.raises(pk.PenstockError, match="libhdfs"):
-        pk.scan("hdfs://127.0.0.1:1/lake/a.parquet", time="t")
+        pk.scan("viewfs://lake/a.parquet", time="t")
+    with pytest.raises(pk.PenstockError, match="needs the HTTP address of a name node"):
+        pk.scan("hdfs:///lake/a.parquet", time="t")
+
+
+@pytest.mark.parametrize(
+    ("uri", "options", "nodes"),
+    [
+        ("hdfs://h:8020/a", {}, ("http://h:9870",)),
+        ("webhdfs://h:50070/a", {}, ("http://h:50070",)),
+        ("swebhdfs://h/a", {}, ("https://h:9871",)),
+        ("hdfs://lake/a", {"webhdfs": "http://a:1, https://b:2/"}, ("http://a:1", "https://b:2")),
+    ],
+)
+def test_name_nodes_are_those_of_the_options_or_of_the_uri(uri, options, nodes):
+    parsed = Uri.of(uri)
+    assert WebHdfs.of(parsed.scheme, parsed.authority, pairs_of(options)).nodes == nodes
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"webhdfs": "ftp://h"}, {"webhdfs": "http://me:hunter2@h"}, {"webhdfs": ","}, {"region": "x"}],
+)
+def test_options_of_hdfs_are_checked_without_their_values(options):
+    with pytest.raises(pk.PenstockError, match="webhdfs") as raised:
+        WebHdfs.of("hdfs", "h", pairs_of(options))
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_token_is_in_no_text_of_a_store():
+    assert "hunter2" not in repr(WebHdfs.of("hdfs", "h", pairs_of({"delegation": "hunter2"})))
+
+
+def test_addresses_of_name_nodes_come_from_sparks_configuration():
+    settings = {"dfs.http.policy": "HTTPS_ONLY", "dfs.namenode.https-address": "h:9871"}
+    assert options_of(settings, "hdfs://h:8020/a") == {"webhdfs": "https://h:9871"}
+    assert options_of({}, "hdfs://h:8020/a") == {}

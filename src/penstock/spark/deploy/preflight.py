@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import penstock
 from penstock.errors import EngineError
+from penstock.spark.storage import hadoop_settings
+from penstock.storage.access import LOCAL
+from penstock.storage.options import Pairs
+from penstock.storage.uri import is_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,7 +135,15 @@ def _function(spark: SparkSession, paths: Sequence[str], seconds: float) -> Any:
     udf: Any = import_module(kind).udf
     register: Any = cloudpickle.register_pickle_by_value
     register(module)
-    return udf(module.surveyor(paths, seconds), "string", useArrow=False)
+    return udf(module.surveyor(_with_options(spark, paths), seconds), "string", useArrow=False)
+
+
+def _with_options(spark: SparkSession, paths: Sequence[str]) -> dict[str, Pairs]:
+    """Return the options that Spark's configuration gives for each path in an object store."""
+    if not any(map(is_uri, paths)):
+        return dict.fromkeys(paths, ())
+    settings = hadoop_settings(spark)
+    return {path: LOCAL.or_hadoop(settings, path).options if is_uri(path) else () for path in paths}
 
 
 def is_connect(spark: SparkSession) -> bool:

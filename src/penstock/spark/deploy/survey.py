@@ -5,15 +5,18 @@ Spark ships this module by value (see `preflight.py`), so functions import what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 EXECUTOR_PACKAGES = ("pyarrow", "numpy", "llvmlite", "pandas", "polars")
 REQUIRED_ON_EXECUTORS = ("pyarrow", "numpy", "llvmlite")
 
 
-def surveyor(paths: Sequence[str], seconds: float) -> Callable[[int], str]:
-    """Return the function of a task. It occupies its core for some seconds, so that other executors get tasks too."""
-    asked = tuple(paths)
+def surveyor(paths: Mapping[str, Sequence[tuple[str, str]]], seconds: float) -> Callable[[int], str]:
+    """Return the function of a task. It occupies its core for some seconds, so that other executors get tasks too.
+
+    Paths come with the options for their object stores, which travel inside the function.
+    """
+    asked = dict(paths)
 
     def survey(number: int) -> str:
         import json  # noqa: PLC0415 - as all imports here
@@ -22,7 +25,7 @@ def surveyor(paths: Sequence[str], seconds: float) -> Callable[[int], str]:
         found = {
             **machine(),
             **packages(),
-            "paths": [[path, reachable(path)] for path in asked],
+            "paths": [[path, reachable(path, options)] for path, options in asked.items()],
             "clock": time.time(),
         }
         if seconds:
@@ -90,11 +93,13 @@ def packages() -> dict[str, object]:
     return {"penstock": penstock, "problem": problem, "versions": versions}
 
 
-def reachable(path: str) -> str:
-    """Say whether a path of the file system is there."""
+def reachable(path: str, options: Sequence[tuple[str, str]] = ()) -> str:
+    """Say whether a path is there."""
     import glob  # noqa: PLC0415
     import os  # noqa: PLC0415
 
+    if "://" in path:
+        return in_store(path, options)
     if any(sign in path for sign in "*?["):
         return f"{len(glob.glob(path, recursive=True))} files"  # noqa: PTH207
     if not os.path.exists(path):  # noqa: PTH110
@@ -102,3 +107,18 @@ def reachable(path: str) -> str:
     if not os.access(path, os.R_OK):
         return "not readable"
     return "writable" if os.access(path, os.W_OK) else "readable"
+
+
+def in_store(uri: str, options: Sequence[tuple[str, str]]) -> str:
+    """Say whether there are files at a URI. Penstock's own reader finds them, since that is what queries use."""
+    try:
+        from penstock.errors import PenstockError  # noqa: PLC0415
+        from penstock.sources.paths import find  # noqa: PLC0415
+        from penstock.storage.access import Access  # noqa: PLC0415
+    except ImportError:
+        return "not tried: there is no Penstock"
+    try:
+        found = find(uri, even=False, access=Access(tuple(options)))
+    except PenstockError as error:
+        return "missing" if "no file matches" in str(error) else str(error)
+    return f"{len(found)} files"

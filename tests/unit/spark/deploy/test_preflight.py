@@ -16,12 +16,16 @@ from penstock.spark.deploy import preflight, settings
 from penstock.spark.deploy.preflight import Executor
 from penstock.spark.deploy.settings import is_connect, require_session
 from penstock.spark.deploy.survey import surveyor
+from tests.storage.conftest import s3, s3_lake
+from tests.storage.lake import SECRET, Lake
+
+__all__ = ["s3", "s3_lake"]
 
 
 def report(**changed: object) -> Executor:
     """The report of this process, in which some things are changed."""
     began = time.time()
-    found = json.loads(surveyor(["/", "/no/such/folder", "/no/such/*.parquet"], 0)(0))
+    found = json.loads(surveyor(dict.fromkeys(["/", "/no/such/folder", "/no/such/*.parquet"], ()), 0)(0))
     return Executor.of({**found, **changed}, began, time.time())
 
 
@@ -72,8 +76,19 @@ def test_a_clock_is_late_by_as_much_as_it_lies_outside_of_the_job(apart: int, la
 
 def test_a_missing_path_can_be_read_by_nobody(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").touch()
-    found = json.loads(surveyor([str(tmp_path / "*.parquet"), str(tmp_path)], 0)(0))
+    found = json.loads(surveyor({str(tmp_path / "*.parquet"): (), str(tmp_path): ()}, 0)(0))
     assert found["paths"] == [[str(tmp_path / "*.parquet"), "1 files"], [str(tmp_path), "writable"]]
+
+
+def test_files_in_a_store_are_found_by_the_reader_of_queries(s3: Lake) -> None:
+    options = tuple(s3.options.items())
+    s3.put("events/day=1/a.parquet", b"")
+    wrong = (*options[:2], ("endpoint", "http://127.0.0.1:9"), ("max_retries", "0"))
+    asked = {s3.uri("events"): options, s3.uri("none"): options, s3.uri("other"): wrong}
+    found = dict(json.loads(surveyor(asked, 0)(0))["paths"])
+    assert (found[s3.uri("events")], found[s3.uri("none")]) == ("1 files", "missing")
+    assert "cannot be reached" in found[s3.uri("other")]
+    assert SECRET not in str(found)
 
 
 @pytest.mark.parametrize(
