@@ -20,6 +20,8 @@ from benchmarks.maven import NoPackage, fetched
 VERSION = "4.1.1"
 _WAITING = 50_000  # messages that a producer may hold
 BROKER = f"org.apache.kafka:kafka_2.13:{VERSION}"
+
+
 class NoBroker(Exception):  # noqa: N818 - no error of a user's
     """Why there is none."""
 

@@ -51,7 +51,9 @@ class Bucket:
 
     def put(self, key: str, data: bytes) -> None:
         name = urllib.parse.quote(key, safe="")
-        self.post(f"/upload/storage/v1/b/lake/o?uploadType=media&name={name}", "application/octet-stream", data)
+        self.post(
+            f"/upload/storage/v1/b/lake/o?uploadType=media&name={name}", "application/octet-stream", data
+        )
 
 
 @pytest.fixture(scope="module")

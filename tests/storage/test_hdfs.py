@@ -19,7 +19,11 @@ from penstock.storage.access import Access
 from tests.storage.lake import encoded
 from tests.storage.proxy import Faults, Proxy, running
 
-HADOOP = ("org.apache.hadoop:hadoop-minicluster:3.4.2", "junit:junit:4.13.2", "org.mockito:mockito-core:4.11.0")
+HADOOP = (
+    "org.apache.hadoop:hadoop-minicluster:3.4.2",
+    "junit:junit:4.13.2",
+    "org.mockito:mockito-core:4.11.0",
+)
 ROWS = pa.table({"t": [1, 2, 12], "v": [1, 2, 3]})
 
 pytestmark = [
@@ -116,7 +120,9 @@ FAULTS = {
 def test_requests_are_repeated(hdfs: Proxy, faults: Faults) -> None:
     given = options(hdfs)
     table = pa.table({"t": np.arange(5_000), "v": np.arange(5_000)})
-    Access.of(given, None).write("hdfs://lake/many/a.parquet", encoded("a.parquet", table, row_group_size=500))
+    Access.of(given, None).write(
+        "hdfs://lake/many/a.parquet", encoded("a.parquet", table, row_group_size=500)
+    )
     hdfs.faults = faults
     Access.of(given, None).write("hdfs://lake/many/b.parquet", encoded("b.parquet", table))
     query = pk.scan("hdfs://lake/many", time="t", storage_options=given).window(10_000).agg(v=pk.sum("v"))
@@ -129,7 +135,9 @@ def test_errors_name_the_file_and_no_address_or_token(hdfs: Proxy) -> None:
     with pytest.raises(pk.SourceError, match=r"no file matches 'hdfs://lake/none\.parquet'"):
         pk.scan("hdfs://lake/none.parquet", time="t", storage_options=given)
     token = {"webhdfs": "http://127.0.0.1:9", "delegation": "hunter2-token"}
-    with pytest.raises(pk.SourceError, match="'hdfs://lake/a.parquet' cannot be read: HDFS gave no") as raised:
+    with pytest.raises(
+        pk.SourceError, match=r"'hdfs://lake/a\.parquet' cannot be read: HDFS gave no"
+    ) as raised:
         pk.scan("hdfs://lake/a.parquet", time="t", storage_options=token)
     assert not [text for text in ("hunter2", "127.0.0.1") if text in str(raised.value)]
     Access.of(given, None).write("hdfs://lake/private/a.csv", b"t\n1\n")

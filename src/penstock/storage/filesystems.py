@@ -147,7 +147,9 @@ def hadoop(scheme: str, authority: str, pairs: Pairs) -> Store:
         return WebHdfs.of(scheme, authority, pairs)
     host, _, port = authority.partition(":")
     try:
-        return FileSystemStore(fs.HadoopFileSystem(f"{scheme}://{host}" if host else "default", int(port or 0)))
+        return FileSystemStore(
+            fs.HadoopFileSystem(f"{scheme}://{host}" if host else "default", int(port or 0))
+        )
     except (OSError, ValueError) as reason:
         if scheme == "hdfs" and "load lib" in str(reason):  # libhdfs, or Java's
             return WebHdfs.of(scheme, authority, pairs)

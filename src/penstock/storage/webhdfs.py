@@ -26,7 +26,7 @@ from penstock.storage.filesystems import Buffer, Entry, Span
 from penstock.storage.options import Pairs
 
 PORT, SECURE_PORT = 9870, 9871  # of name nodes since Hadoop 3
-OPTIONS = ("webhdfs", "user", "delegation")
+HDFS_OPTIONS = ("webhdfs", "user", "delegation")
 _ROOT = "/webhdfs/v1"
 _RETRIES = 5
 _TIMEOUT = 60.0
@@ -54,15 +54,17 @@ class WebHdfs:
     def of(scheme: str, authority: str, pairs: Pairs) -> WebHdfs:
         """Find the addresses of name nodes: those of the options, else that of the URI."""
         options = dict(pairs)
-        unknown = [name for name in options if name not in OPTIONS]
+        unknown = [name for name in options if name not in HDFS_OPTIONS]
         if unknown:
             raise EngineError(
-                f"storage_options has no option {unknown[0]!r:.60} for {scheme}://; there are {', '.join(OPTIONS)}"
+                f"storage_options has no option {unknown[0]!r:.60} for {scheme}://; there are {', '.join(HDFS_OPTIONS)}"
             )
         given = options.get("webhdfs") or _of_uri(scheme, authority)
         nodes = tuple(text.strip().rstrip("/") for text in given.split(",") if text.strip())
         parsed = list(map(urlsplit, nodes))
-        if not nodes or any(url.scheme not in ("http", "https") or not url.hostname or url.username for url in parsed):
+        if not nodes or any(
+            url.scheme not in ("http", "https") or not url.hostname or url.username for url in parsed
+        ):
             raise EngineError(
                 f"{scheme}:// without libhdfs needs the HTTP address of a name node; give "
                 f"storage_options={{'webhdfs': 'http://namenode:{PORT}'}}"
