@@ -31,7 +31,7 @@ class Engine:
     "two-stacks" or "subtract-on-evict"); without it, each aggregate gets the best (`explain()` shows which).
     `memory` ("4GB", "512MiB", or bytes) bounds what a `collect` holds beside its input and result: rows beyond it are
     sorted in temporary files, and operators whose states exceed it raise a `MemoryLimitError`.
-    `assume` pins choices of aggregations over windows by their names in `metrics.adaptations`, such as `{"key table": "hash"}`
+    `assume` pins choices of aggregations over windows and of look-backs by their names in `metrics.adaptations`, such as `{"key table": "hash"}`
     or `{"filter order": [[1], [0, 2]]}`: the run begins with them, and changes them only where rows leave it no choice.
 
     >>> Engine(threads=2, memory="4GB").threads

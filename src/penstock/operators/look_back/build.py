@@ -16,12 +16,13 @@ from penstock.algorithms.sorted_partitions.build import (
 )
 from penstock.algorithms.sorted_partitions.frame_kernels import look_back_frames
 from penstock.algorithms.sorted_partitions.results import Reductions
+from penstock.operators.look_back.at_rest import LookBackAtRest
 from penstock.operators.look_back.frames import LookBackFraming, LookBackResults
 from penstock.operators.look_back.incremental import HOLDING, RESTORING, IncrementalLookBack
 from penstock.operators.look_back.kernels import keyed_kernel
 from penstock.operators.sorted_windows.stage import SortedWindowStage
 from penstock.physical import nodes as ph
-from penstock.physical.choose_states import FEW_THREADS, STATES
+from penstock.physical.choose_states import FEW_THREADS, ROWS, STATES
 from penstock.physical.split_windows import columns_of, frame_reductions
 from penstock.runtime.kernels import Call
 from penstock.runtime.session import Context
@@ -82,8 +83,21 @@ def look_back(
     incremental = keyed_look_back(op, node, given, kernel_factory)
 
     def make(context: Context) -> Stage:
-        shared = context.bounded and context.engine.workers > FEW_THREADS  # the assumption of the choice
-        return sorted_rows(context) if shared else incremental(context)
+        if not context.bounded:
+            return incremental(context)
+        engine = context.engine
+        pinned = (engine.assume or {}).get("held")
+        if pinned == ROWS or (
+            pinned is None and engine.workers > FEW_THREADS
+        ):  # the assumption of the choice
+            return sorted_rows(context)
+        if pinned is not None or not engine.adaptive:
+            return incremental(context)
+        stages: dict[ph.Held, Callable[[], Stage]] = {
+            STATES: partial(incremental, context),
+            ROWS: partial(sorted_rows, context),
+        }
+        return LookBackAtRest(node, stages, context.metrics.adaptations)
 
     return make
 

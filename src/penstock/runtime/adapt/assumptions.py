@@ -13,6 +13,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "sums": ("64 bits", "128 bits"),
     "null flags": ("none", "all"),
     "addition": ("row by row", "run by run"),
+    "held": ("states per key", "rows"),
 }
 ORDER = "filter order"
 
