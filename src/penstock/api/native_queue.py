@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from array import array
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -236,12 +237,13 @@ class Commits:
         self._queue, self._native, self._worker, self._words = queue, functions.commit, worker, queue.words
         self._start = queue.ring.start
         self.schema, self._block_rows = schema, rows
-        self._blocks: list[tuple[int, object]] = []  # with the number of the first batch behind each
+        # Full blocks, each with the number of the first batch behind it.
+        self._full: deque[tuple[int, list[np.ndarray]]] = deque()
         self._sources: Sequence[np.ndarray] = ()
         self._release = functions.nothing
         self._layout: ColumnLayout | None = None
         self._plan = self._block_start = self._array_start = 0
-        self._block: Sequence[np.ndarray] = ()
+        self._block: list[np.ndarray] = []
 
     def begin(self, sources: Sequence[np.ndarray]) -> None:
         """Take rows from these columns."""
@@ -289,12 +291,14 @@ class Commits:
         return True
 
     def _new_block(self) -> None:
-        """Allocate a block; drop those whose rows have been processed."""
-        words, rows = self._queue.words, self._block_rows
-        columns = [np.empty(rows, source.dtype) for source in self._sources]
-        self._blocks = [(end, block) for end, block in self._blocks if words[DONE] < end]
+        """Begin a block: the oldest one, once its rows have been processed, as no kernel keeps rows; else a new one."""
+        words, rows, full = self._queue.words, self._block_rows, self._full
         if self._block:
-            self._blocks.append((words[PUBLISHED], self._block))
+            full.append((words[PUBLISHED], self._block))
+        if full and full[0][0] <= words[DONE]:
+            columns = full.popleft()[1]
+        else:
+            columns = [np.empty(rows, source.dtype) for source in self._sources]
         self._block = columns
         addresses = [pa.py_buffer(column).address for column in columns]
         block = array("q", [0, rows, len(columns)])

@@ -312,9 +312,19 @@ class _Run(_Shared):
                 self.put(ring.MADE_FROM, arrived)
             self.raise_by(ring.MADE, b.load(self.pointer(self.word(ring.COUNT_AT))))
         self._count(done, rows, b.load(self.of(words, WATERMARK)), arrived)
-        reaches = b.icmp_signed(">=", self.word(ring.MARK), self.word(ring.UNTIL))
-        self._stop_if(reaches, ring.COMPLETE)
+        with b.if_then(b.icmp_signed(">=", self.word(ring.MARK), self.word(ring.UNTIL))):
+            self._completed()
         self._stop_if(self._is_due(arrived), ring.DUE)
+
+    def _completed(self) -> None:
+        """A window is complete: stop, unless batches wait that may complete more, and none has waited for long."""
+        b = self.b
+        now = self.now()
+        with b.if_then(b.icmp_signed("==", self.word(ring.COMPLETE_FROM), _I64(0))):
+            self.put(ring.COMPLETE_FROM, now)
+        held = b.icmp_signed(">=", b.sub(now, self.word(ring.COMPLETE_FROM)), self.word(ring.HOLD))
+        last = b.icmp_signed(">=", self.word(ring.DONE), self.acquire(ring.PUBLISHED))
+        self._stop_if(b.or_(held, last), ring.COMPLETE)
 
     def _bind(self, slot: Any) -> None:
         """Write the addresses of columns and results into the frame."""

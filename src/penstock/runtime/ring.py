@@ -62,8 +62,10 @@ from penstock.runtime.stage import TimedBatch
     CAPACITY,  # rows of output that fit
     MADE,  # rows of output written
     MADE_FROM,  # when the first batch of them was put in
+    HOLD,  # nanoseconds for which complete windows are gathered while batches wait
+    COMPLETE_FROM,  # when the first of them was complete; 0 if none is
     CONTROL_WORDS,
-) = range(42)
+) = range(44)
 
 # The words of a slot; those of its columns follow (`column_addresses`).
 ROWS, PUT_AT, SLOT_WORDS = range(3)
@@ -111,6 +113,10 @@ class LoopStage(Protocol):
     """A stage whose kernel the native loop may call, batch after batch."""
 
     loop_results: bool  # whether the kernel writes results, and not state
+
+    @property
+    def loop_gathers(self) -> bool:
+        """Whether several complete windows are emitted for less, and may be gathered while batches wait."""
 
     @property
     def loop_most(self) -> int:
@@ -238,6 +244,7 @@ class Ring:
         if bound is not self.bound:
             self._use(bound)
         words[UNTIL], words[ROWS_LEFT] = stage.loop_limits()
+        words[HOLD], words[COMPLETE_FROM] = words[DELAY] if stage.loop_gathers else 0, 0
         if not settled:  # look for better code again soon
             words[ROWS_LEFT] = max(min(words[ROWS_LEFT], 1 << 20), self._next_rows())
         return True

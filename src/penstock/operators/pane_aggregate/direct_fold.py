@@ -121,6 +121,8 @@ def _bound_to(table: PaneTable) -> tuple[object, ...]:
 
 # Below this many rows, a second thread's table and its merge cost more than the thread saves.
 ROWS_PER_THREAD = 1 << 17
+# Windows of so many keys may wait for others, to be emitted together.
+GATHERED_COLUMNS = 1 << 13
 
 
 class DirectFold:
@@ -180,6 +182,12 @@ class DirectFold:
     # -- the native loop of a run in the background (`runtime/ring.py`) ---------------------------------
 
     loop_results = False
+
+    @property
+    def loop_gathers(self) -> bool:
+        """Windows of many keys cost far more than a call, and their panes would leave the cache."""
+        table = self.workers[0].table
+        return table is not None and table.keys.columns <= GATHERED_COLUMNS
 
     @property
     def loop_most(self) -> int:

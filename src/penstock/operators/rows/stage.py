@@ -155,6 +155,7 @@ class RowsStage:
     # -- the native loop of a run in the background (`runtime/ring.py`) ---------------------------------
 
     loop_results = True
+    loop_gathers = False  # results of rows are gathered in memory
 
     @property
     def loop_most(self) -> int:
