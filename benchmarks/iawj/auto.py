@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.figures import Figure
-from penstock.algorithms.joins.adapt.choose_join import JoinChooser
-from penstock.algorithms.joins.adapt.tree import IN_ORDER, TARGETS, TREES
+from penstock.algorithms.joins.adapt.tree import IN_ORDER, TARGETS, TREES, JoinChooser
 from penstock.calibration.simulate import Measured
 
 NEAR = 1.15

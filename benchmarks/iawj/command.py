@@ -10,7 +10,7 @@ from rich.console import Console
 from benchmarks.iawj.report import document_of, print_report
 from benchmarks.iawj.suite import JoinOptions, run_suite
 from benchmarks.report import save_json
-from penstock.algorithms.joins.adapt.choose_join import JoinChooser, load_trees
+from penstock.algorithms.joins.adapt.tree import JoinChooser, load_trees
 from penstock.calibration.machine import facts
 from penstock.calibration.simulate import open_join_field
 from penstock.codegen.cache import default_directory

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from penstock.algorithms.joins.eager import Eager
-from penstock.algorithms.joins.lazy import Lazy
-from penstock.algorithms.joins.progressive_merge import ProgressiveMerge
+from penstock.algorithms.joins.eager import Eager, ProgressiveMerge, SymmetricHash
+from penstock.algorithms.joins.joiner import Lazy
 from penstock.algorithms.joins.radix import Radix
-from penstock.algorithms.joins.symmetric_hash import SymmetricHash
 from penstock.calibration.simulate import Clock, JoinField, SimulatedRun, later_rows, simulate
 from penstock.calibration.workloads import Micro, Workload
 

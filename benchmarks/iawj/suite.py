@@ -12,7 +12,7 @@ from benchmarks.iawj.auto import Choice, auto_figures, choices, choices_in_order
 from benchmarks.iawj.knobs import Turned, knobs
 from benchmarks.iawj.real import REAL
 from benchmarks.iawj.sweeps import Sweep, grid_in_order, sweeps
-from penstock.algorithms.joins.adapt.choose_join import JoinChooser
+from penstock.algorithms.joins.adapt.tree import JoinChooser
 from penstock.calibration.calibrate import calibrate, measure_ordered
 from penstock.calibration.machine import FAST_MEMORY
 from penstock.calibration.simulate import JoinField, Measured, measure

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as pk
-from penstock.algorithms.batch_arguments import BatchArguments
-from penstock.algorithms.kernel_factory import KernelFactory
+from penstock.algorithms.kernel_factory import BatchArguments, KernelFactory
 from penstock.codegen.llvm import OptimisationLevel
 from penstock.codegen.native import NativeKernel, compile_kernel
 from penstock.loop.nodes import Kernel

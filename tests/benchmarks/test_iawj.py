@@ -13,8 +13,7 @@ from benchmarks.iawj.real import REAL
 from benchmarks.iawj.report import document_of, print_report
 from benchmarks.iawj.suite import JoinOptions, run_suite
 from benchmarks.iawj.sweeps import Sweep, grid_in_order, sweeps
-from penstock.algorithms.joins.adapt.choose_join import JoinChooser
-from penstock.algorithms.joins.adapt.tree import IN_ORDER, TREE_ALGORITHMS, TREES, Leaf
+from penstock.algorithms.joins.adapt.tree import IN_ORDER, TREE_ALGORITHMS, TREES, JoinChooser, Leaf
 from penstock.algorithms.joins.adapt.window_statistics import observe
 from penstock.calibration.calibrate import calibration, calibration_in_order, trees_of
 from penstock.calibration.simulate import Measured, SimulatedRun, measure, open_join_field

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.algorithms.joins.eager import Eager
-from penstock.algorithms.joins.progressive_merge import ProgressiveMerge
+from penstock.algorithms.joins.eager import Eager, ProgressiveMerge
 from penstock.ir.interpret import interpret
 from penstock.ir.samples import to_rows, to_table
 from penstock.operators.joins.build_algorithms import EAGER_BUILDERS

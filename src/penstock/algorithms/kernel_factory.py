@@ -1,17 +1,22 @@
-"""The kernel factory: builds kernels and compiles each once with a back end."""
+"""Build kernels, compile each once with a back end, and bind their column parameters to batches without copying."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from threading import Lock
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.expressions.host_columns import HostColumns, Use
-from penstock.algorithms.hash_table.number_keys import index_kernel
+from penstock.algorithms.hash_table.kernels import index_kernel
+from penstock.algorithms.hash_table.keys import Interner
 from penstock.algorithms.hash_table.text_kernels import intern_kernel
+from penstock.loop.abi import Binding
 from penstock.loop.nodes import I32, I64, Kernel
+from penstock.runtime.batch_views import views_of
+from penstock.runtime.buffers import values_view
 from penstock.runtime.column_addresses import Reader
 from penstock.runtime.implied_times import implied_times
 from penstock.runtime.kernels import Call, KernelCall, TextKernels
@@ -69,7 +74,7 @@ def preparation(host: HostColumns, time: Time, uses: Sequence[Use]) -> Prepare:
     """Return the function that adds host columns. Without host columns, Arrow's functions are not imported."""
     if not host.fields and not host.members:
         return lambda batch, first_row: batch
-    from penstock.algorithms.expressions.arrow_compute import host_function  # noqa: PLC0415
+    from penstock.algorithms.expressions.host_columns import host_function  # noqa: PLC0415
 
     added = host_function(host.members | host.fields, host.source, uses)
     return _numbered(added, time) if time.implied else lambda batch, first_row: added(batch)
@@ -86,3 +91,116 @@ def _numbered(added: Callable[[pa.RecordBatch], pa.RecordBatch], time: Time) -> 
         return timed.remove_column(batch.num_columns)
 
     return prepare
+
+
+_NOTHING = np.zeros(64, np.uint8)
+
+
+class BatchArguments:
+    """The kernel arguments of a batch; codes and bitmaps are derived once."""
+
+    def __init__(self, batch: pa.RecordBatch, interners: Mapping[str, Interner]) -> None:
+        self.batch = batch
+        self._interners = interners
+        self._views = views_of(batch)
+        self._codes: dict[str, np.ndarray] = {}
+        self._filled: dict[tuple[Binding, ...], dict[str, object]] = {}
+
+    def fill(self, bindings: tuple[Binding, ...]) -> dict[str, object]:
+        """An argument for each binding; not cached with interners, because interning may reallocate the buffers."""
+        if self._interners:
+            return {binding.parameter: self._fill(binding) for binding in bindings}
+        found = self._filled.get(bindings)
+        if found is None:
+            found = self._filled[bindings] = {binding.parameter: self._fill(binding) for binding in bindings}
+        return found
+
+    def _fill(self, binding: Binding) -> object:
+        column, text = binding.column, binding.text
+        if binding.role == "values":
+            return self.values(column)
+        array = self.column(column)
+        match binding.role:
+            case "bits":
+                return _bytes(array.buffers()[1])
+            case "validity":
+                return _validity(array)
+            case "shift":
+                return array.offset
+            case "offsets":
+                return _offsets(array)
+            case "bytes":
+                return _padded(_bytes(array.buffers()[2]))
+            case "size":
+                return len(_padded(_bytes(array.buffers()[2])))
+            case "codes":
+                return self.codes(column)
+            case "text_offsets" | "text":
+                self.codes(column)  # interning may move the arena
+                return self._interners[column].arena(binding.role)
+            case "literal":
+                assert text is not None
+                return np.frombuffer(text.encode() or b"\0", np.uint8)
+            case "code":
+                assert text is not None
+                self.codes(
+                    column
+                )  # encode the column first: then a dictionary's indices are likely its codes
+                return self._interners[column].code_of(text)
+        raise AssertionError(f"unknown role {binding.role}")
+
+    def codes(self, column: str) -> np.ndarray:
+        found = self._codes.get(column)
+        if found is None:
+            found = self._codes[column] = self._interners[column].encode(self.column(column))
+        return found
+
+    def column(self, name: str) -> pa.Array:
+        found = self._views.columns.get(name)
+        if found is None:
+            found = self._views.columns[name] = self.batch.column(name)
+        return found
+
+    def values(self, name: str) -> np.ndarray:
+        """A view of the values of a fixed-width column."""
+        found = self._views.values.get(name)
+        if found is None:
+            found = self._views.values[name] = values_view(self.column(name))
+        return found
+
+    def with_nulls(self, names: tuple[str, ...]) -> frozenset[str]:
+        """Which of the columns hold nulls."""
+        return frozenset([name for name in names if self.column(name).null_count])
+
+    def ends(self, name: str) -> tuple[int, int]:
+        """The first and the last value of a non-empty integer column."""
+        values = self.values(name)
+        return int(values[0]), int(values[-1])
+
+
+def _bytes(buffer: pa.Buffer | None) -> np.ndarray:
+    return _NOTHING if buffer is None or len(buffer) == 0 else np.frombuffer(buffer, np.uint8)
+
+
+def _padded(data: np.ndarray) -> np.ndarray:
+    """Pad tiny buffers to the longest literal: kernels read a literal's length at any clamped offset."""
+    if len(data) >= len(_NOTHING):
+        return data
+    larger = np.zeros(len(_NOTHING), np.uint8)
+    larger[: len(data)] = data
+    return larger
+
+
+def _validity(array: pa.Array) -> np.ndarray:
+    buffer = array.buffers()[0]
+    if buffer is None:
+        return np.full((array.offset + len(array) + 7) // 8 + 1, 0xFF, np.uint8)
+    return np.frombuffer(buffer, np.uint8)
+
+
+def _offsets(array: pa.Array) -> np.ndarray:
+    width = np.dtype(np.int64 if pa.types.is_large_string(array.type) else np.int32)
+    buffer = array.buffers()[1]
+    if buffer is None or len(buffer) == 0:
+        return np.zeros(1, width)
+    return np.frombuffer(buffer, width, len(array) + 1, array.offset * width.itemsize)

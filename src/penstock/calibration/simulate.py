@@ -17,8 +17,7 @@ import numpy as np
 from penstock.algorithms.joins.adapt.train_tree import Point
 from penstock.algorithms.joins.adapt.window_statistics import Observed, observe
 from penstock.algorithms.joins.eager import Eager
-from penstock.algorithms.joins.lazy import Lazy
-from penstock.algorithms.joins.memory import Kernels
+from penstock.algorithms.joins.joiner import Kernels, Lazy
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.calibration.workloads import Workload
 from penstock.codegen.cache import KernelCache

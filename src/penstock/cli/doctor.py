@@ -17,8 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 import penstock as pk
-from penstock.algorithms.joins.adapt.choose_join import save_trees
-from penstock.algorithms.joins.adapt.tree import TREES, Tree, show
+from penstock.algorithms.joins.adapt.tree import TREES, Tree, save_trees, show
 from penstock.calibration import machine
 from penstock.calibration.calibrate import calibrate
 from penstock.calibration.simulate import open_join_field

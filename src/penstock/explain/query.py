@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.algorithms.joins.adapt.choose_join import JoinChooser
-from penstock.algorithms.joins.adapt.tree import IN_ORDER
+from penstock.algorithms.joins.adapt.tree import IN_ORDER, JoinChooser
 from penstock.analysis.boundaries import boundaries
 from penstock.analysis.panes import panes_per_window
 from penstock.explain.kernels import kernels, signal_reasons

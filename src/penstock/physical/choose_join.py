@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.algorithms.keyed_states.growing_columns import can_grow
+from penstock.algorithms.keyed_states.row_store import can_grow
 from penstock.analysis.panes import reductions_obstacle
 from penstock.expr.nodes import Expr
 from penstock.ir import nodes as ir

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.algorithms.sorted_partitions.frame_reduction import FrameReduction
+from penstock.algorithms.sorted_partitions.reducers import FrameReduction
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir

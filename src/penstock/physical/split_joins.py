@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.algorithms.sorted_partitions.frame_reduction import FrameReduction
+from penstock.algorithms.sorted_partitions.reducers import FrameReduction
 from penstock.analysis.predicates import conjuncts
 from penstock.expr import nodes as ex
 from penstock.ir import nodes as ir

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from penstock.algorithms.sorted_partitions.frame_reduction import FrameReduction
+from penstock.algorithms.sorted_partitions.reducers import FrameReduction
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir

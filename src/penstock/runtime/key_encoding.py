@@ -1,4 +1,4 @@
-"""Convert between Arrow values and the 64-bit words that encode keys (see algorithms/hash_table/group_kernels.py)."""
+"""Convert between Arrow values and the 64-bit words that encode keys (see algorithms/hash_table/kernels.py)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as pk
-from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.runtime import batch_views
 from penstock.runtime.batch_views import views_of
 

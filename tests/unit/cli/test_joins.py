@@ -2,8 +2,7 @@
 
 import pytest
 
-from penstock.algorithms.joins.adapt.choose_join import FILE, load_trees
-from penstock.algorithms.joins.adapt.default_trees import DEFAULT_TREES
+from penstock.algorithms.joins.adapt.tree import DEFAULT_TREES, FILE, load_trees
 from penstock.calibration import calibrate
 from penstock.calibration.workloads import Micro
 from penstock.operators.joins.build_algorithms import join_chooser, machine_name

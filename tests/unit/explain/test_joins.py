@@ -4,8 +4,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.algorithms.joins.adapt.choose_join import save_trees
-from penstock.algorithms.joins.adapt.tree import TREES, Leaf, Split
+from penstock.algorithms.joins.adapt.tree import TREES, Leaf, Split, save_trees
 
 SCHEMA = {"t": "int64", "k": "int64", "v": "int64"}
 

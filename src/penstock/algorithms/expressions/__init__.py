@@ -1,1 +1,1 @@
-"""Scalar expressions in kernels: `lowering.py` lowers them, `calls/` has a rule per function, Arrow computes the rest (`host_columns.py`)."""
+"""Scalar expressions in kernels: `lowering.py` lowers them, with a rule per function in the files beside it; Arrow computes the rest."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.algorithms.hash_table.probe import combine, first_place, hash_word, probing
+from penstock.algorithms.hash_table.kernels import combine, first_place, hash_word, probing
 from penstock.loop.abi import DONE, KEYS, NEED_KEYS, STATUS
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import (

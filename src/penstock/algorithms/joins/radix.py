@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.algorithms.joins.lazy import Lazy
-from penstock.algorithms.joins.memory import PairsOut, fill, portions, slots_for, together
-from penstock.algorithms.joins.window_keys import WindowCodes
+from penstock.algorithms.joins.joiner import Lazy, PairsOut, WindowCodes, fill, portions, slots_for, together
 from penstock.loop.abi import SPARE
 from penstock.runtime.threads import run_on_threads
 

@@ -14,9 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.algorithms.joins.lazy import Lazy
-from penstock.algorithms.joins.memory import Kernels, PairsOut, portions, together
-from penstock.algorithms.joins.window_keys import WindowCodes
+from penstock.algorithms.joins.joiner import Kernels, Lazy, PairsOut, WindowCodes, portions, together
 from penstock.loop.abi import DIGIT_BITS, DONE, MOST_SORTED_RUNS, OTHER, STATUS, JoinSpec
 from penstock.runtime.kernels import Call
 from penstock.runtime.threads import run_on_threads

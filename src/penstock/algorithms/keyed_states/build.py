@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.algorithms.kernel_factory import KernelFactory, once
 from penstock.algorithms.keyed_states.kernel import KeyedKernel, KeyedSpec
 from penstock.algorithms.keyed_states.table import KeyedCall
-from penstock.algorithms.sorted_partitions.frame_reduction import FrameReduction
+from penstock.algorithms.sorted_partitions.reducers import FrameReduction
 from penstock.expr import nodes as ex
 from penstock.loop.nodes import Type
 from penstock.runtime.kernels import Call, TextKernels

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.hash_table.indexer import numbers_of
-from penstock.algorithms.hash_table.interner import Interner
-from penstock.algorithms.hash_table.keys import HashKeys
+from penstock.algorithms.hash_table.keys import HashKeys, Interner, numbers_of
 from penstock.loop.abi import KEYS, WORDS
 from penstock.runtime.buffers import to_arrow
 from penstock.runtime.kernels import Call, TextKernels

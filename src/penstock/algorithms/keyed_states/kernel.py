@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from penstock.algorithms.expressions.cells import Cell
-from penstock.algorithms.expressions.columns import Columns
-from penstock.algorithms.expressions.nullability import may_be_null
-from penstock.algorithms.hash_table.group_kernels import HashGroups
+from penstock.algorithms.expressions.lowering import Columns, may_be_null
+from penstock.algorithms.hash_table.kernels import HashGroups
 from penstock.algorithms.monoids import Monoid, Values
 from penstock.algorithms.partials import PRESENT, Finish, Partial, partials_of
-from penstock.algorithms.partials.contribution import contribution
+from penstock.algorithms.partials.algebra import contribution
 from penstock.algorithms.sliding.kernel import exact_monoid
 from penstock.algorithms.sliding.slide import Aggregation, Memory, Row, States
 from penstock.expr import nodes as ex

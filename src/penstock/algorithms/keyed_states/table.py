@@ -1,17 +1,20 @@
-"""The arrays that kernels over states per key read and write, and the loop that runs a kernel until all rows are in."""
+"""The arrays that kernels over states per key read and write, the calls bound to them, and batches of results."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.batch_arguments import BatchArguments
-from penstock.algorithms.keyed_states.bound_call import BoundCall
+from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.algorithms.keyed_states.directory import KeyDirectory
+from penstock.algorithms.sort.sorting import Sorter
+from penstock.algorithms.sorted_partitions.frames import Frames
+from penstock.algorithms.sorted_partitions.results import bound_arrays, by_bounds, by_bounds_and_keys
+from penstock.algorithms.sorted_partitions.rows import taken
 from penstock.loop.abi import (
     DONE,
     ERRORS,
@@ -26,8 +29,64 @@ from penstock.loop.abi import (
 from penstock.loop.nodes import I128, Type
 from penstock.runtime.buffers import column_type, filled, numpy_type, to_arrow, values_view, words_per_cell
 from penstock.runtime.kernels import Call, KernelCall, TextKernels
-from penstock.runtime.stage import KernelOverflowError
+from penstock.runtime.stage import KernelOverflowError, TimedBatch
+from penstock.runtime.time_limits import within_reach
 from penstock.state.state_table import complete
+
+
+class BoundCall:
+    """A native kernel with all of its arguments, for batches of one schema whose columns are read as plain values.
+
+    It holds the arrays whose addresses it was bound to. Whatever enlarges or moves them replaces them, so to compare
+    them is to know whether it still fits.
+    """
+
+    __slots__ = ("_arrays", "_call", "_columns", "_frame", "_others", "_schema")
+
+    def __init__(
+        self, call: KernelCall, bindings: tuple[Binding, ...], schema: pa.Schema, values: Mapping[str, Any]
+    ) -> None:
+        self._call, self._schema = call, schema
+        plain = all(binding.role == "values" for binding in bindings)
+        unset = {binding.parameter: 0 for binding in bindings}
+        self._frame = call.standing({**values, **unset}) if plain else None
+        self._arrays = [(name, value) for name, value in values.items() if isinstance(value, np.ndarray)]
+        self._columns: list[tuple[int, int, int]] = []
+        self._others: list[tuple[str, int]] = []
+        if self._frame is None:
+            return
+        at = self._frame.places
+        for binding in bindings:
+            place = schema.get_field_index(binding.column)
+            width = schema.field(place).type.bit_width // 8
+            self._columns.append((at[binding.parameter], place, width))
+        numbers = (name for name, value in values.items() if not isinstance(value, np.ndarray))
+        self._others = [(name, at[name]) for name in numbers if name in at]
+
+    @property
+    def native(self) -> bool:
+        return self._frame is not None
+
+    def fits(self, schema: pa.Schema, values: Mapping[str, Any]) -> bool:
+        """Whether the arrays are those it was bound to, and batches have the same columns."""
+        for name, array in self._arrays:
+            if values[name] is not array:
+                return False
+        return schema is self._schema or bool(schema.equals(self._schema))
+
+    def run(self, arrays: Sequence[pa.Array], values: Mapping[str, Any]) -> int:
+        """Call the kernel for the columns of a batch; `values` has the numbers."""
+        frame = self._frame
+        assert frame is not None
+        words = frame.words
+        for name, place in self._others:
+            words[place] = values[name]
+        for word, column, width in self._columns:
+            array = arrays[column]
+            data = array.buffers()[1]
+            words[word] = 0 if data is None else data.address + array.offset * width
+        return self._call.run(frame.start)
+
 
 FEWEST_RESULTS, MOST_RESULTS = 1 << 10, 1 << 20
 FEWEST_SLOTS = 1 << 6
@@ -305,3 +364,42 @@ def _state(place: int) -> str:
 
 def _arrow_type(state: Type) -> pa.DataType:
     return pa.binary(16) if state == I128 else pa.from_numpy_dtype(numpy_type(state))
+
+
+@dataclass(frozen=True)
+class KeyedResults:
+    """One row for each window and key. A window ends `reach` after its last row.
+
+    `by_key` orders the rows of a window by their keys, if a downstream stage depends on their order.
+    """
+
+    schema: pa.Schema
+    reach: int
+    sorter: Sorter
+    by_key: bool
+
+    def batches(self, table: KeyedTable, found: Iterable[CompletedStates]) -> list[TimedBatch]:
+        """Order the results of one run. They are read at once: keys are numbered by the table as it is now."""
+        several = list(found)
+        if not several:
+            return []
+        whole = several[0] if len(several) == 1 else _joined(several)
+        end = within_reach(whole.last, 0, self.reach) + self.reach
+        frames = Frames(whole.first, whole.last, whole.first, end)
+        keys = table.directory.arrays(whole.keys)
+        arrays = [*bound_arrays(frames, self.schema), *keys, *whole.reduced]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        by_key = keys and self.by_key
+        order = by_bounds_and_keys(frames, keys, self.sorter) if by_key else by_bounds(frames, self.sorter)
+        return [TimedBatch(batch if order is None else taken(batch, order), counted=True)]
+
+
+def _joined(several: list[CompletedStates]) -> CompletedStates:
+    keys, first, last = (
+        np.concatenate([getattr(reduction, name) for reduction in several])
+        for name in ("keys", "first", "last")
+    )
+    reduced = [
+        pa.concat_arrays(column) for column in zip(*(reduction.reduced for reduction in several), strict=True)
+    ]
+    return CompletedStates(keys, first, last, reduced)

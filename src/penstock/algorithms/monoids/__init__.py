@@ -6,18 +6,32 @@ sliding-window algorithms) only calls `step` and `merge` and reads the flags, ne
 
 from __future__ import annotations
 
-from penstock.algorithms.monoids.base import Hasty, Monoid, Prefix, StateField, Values
-from penstock.algorithms.monoids.choices import extreme_by, first_or_last
-from penstock.algorithms.monoids.extremes import greatest, least, text_extreme
-from penstock.algorithms.monoids.moments import comoments, moments
-from penstock.algorithms.monoids.products import (
+from penstock.algorithms.monoids.base import (
+    Hasty,
+    Monoid,
+    Prefix,
+    StateField,
+    Values,
+    count,
+    extreme_by,
+    first_or_last,
+    float_sum,
+    greatest,
+    integer_sum,
+    least,
+    long_sum,
+    present,
+    text_extreme,
+)
+from penstock.algorithms.monoids.moments import (
+    comoments,
     float_product,
     integer_product,
+    moments,
     scaled_product,
     signed_product,
     unsigned_product,
 )
-from penstock.algorithms.monoids.sums import count, float_sum, integer_sum, long_sum, present
 
 __all__ = [
     "Hasty",

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.order_statistics.ranks import placed, ranked
-from penstock.algorithms.sort.sorting import Sorter
+from penstock.algorithms.sort.sorting import Sorter, placed, ranked
 from penstock.algorithms.sorted_partitions.frames import FrameRange, Frames
 from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.algorithms.sorted_partitions.reducers import KernelPass, active, chosen, parts
@@ -36,7 +35,7 @@ _WRITTEN: dict[str, tuple[type[np.generic], ...]] = {
 class RankReducer:
     """Quantiles, mode and count of distinct values of one column, in one pass over the frames.
 
-    The kernel writes the outputs that `algorithms/order_statistics/kernel.py` defines for each of the `questions`, which are given
+    The kernel writes the outputs that `algorithms/order_statistics/kernels.py` defines for each of the `questions`, which are given
     with their result types. Its scratch memory is `structures` arrays of `memory_length(distinct values)` counts, and,
     for quantiles, `bits_length(rows)` words of bits. `call(shared)` returns the kernel; `shared`: equal values share a
     position.

@@ -6,17 +6,18 @@ computes the contribution of a row; `finish.py` computes results from states.
 
 from __future__ import annotations
 
-from penstock.algorithms.partials.algebra import monoid_of, values_added
-from penstock.algorithms.partials.finish import Finish, compensated_total
-from penstock.algorithms.partials.needs import (
+from penstock.algorithms.partials.algebra import (
     PRESENT,
     ROWS,
     MayBeNull,
     Partial,
     collapsing,
+    monoid_of,
     origin,
     partials_of,
+    values_added,
 )
+from penstock.algorithms.partials.finish import Finish, compensated_total
 
 __all__ = [
     "PRESENT",

@@ -16,9 +16,8 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from penstock.algorithms.expressions.cells import Cell
+from penstock.algorithms.expressions.cells import Cell, computed_type
 from penstock.algorithms.expressions.lowering import Lowering
-from penstock.algorithms.expressions.scope import computed_type
 from penstock.algorithms.monoids import Monoid, StateField, Values
 from penstock.errors import UnsupportedError
 from penstock.expr import nodes as ex

@@ -1,1 +1,1 @@
-"""Sliding-window aggregation over frames of rows, one algorithm per file. `slide.py` is their interface; read `plain.py` first."""
+"""Sliding-window aggregation over frames of rows. `slide.py` is the interface of the algorithms; read `plain.py` first."""

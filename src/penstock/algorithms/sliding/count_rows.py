@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.algorithms.monoids import Monoid, Values
-from penstock.algorithms.sliding.accumulate import fold_known, has_floats
+from penstock.algorithms.sliding.frame_algorithms import fold_known, has_floats
 from penstock.algorithms.sliding.slide import Aggregation, CountSlide, Memory, SlideScratch, States, scratch
 from penstock.loop.nodes import I32, I64, Value, const, minimum
 

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.algorithms.monoids import Values
-from penstock.algorithms.sliding.accumulate import fold_rows
-from penstock.algorithms.sliding.prefix_sums import MOST_PREFIX_ROWS, prefix_of
+from penstock.algorithms.sliding.frame_algorithms import MOST_PREFIX_ROWS, fold_rows, prefix_of
 from penstock.algorithms.sliding.slide import Aggregation, Emit, Memory, SlideScratch, scratch
 from penstock.loop.nodes import BOOL, Buffer, Value, Var, maximum, minimum, select
 
@@ -102,7 +101,7 @@ class Subtract(Carried):
 
 
 class TwoStacks(Carried):
-    """Suffixes of the older rows in memory, one running state of the newer (see `two_stacks.py`)."""
+    """Suffixes of the older rows in memory, one running state of the newer (see `frame_algorithms.py`)."""
 
     def __init__(self, rows: Aggregation, lo: Buffer, hi: Buffer, emit: Emit) -> None:
         super().__init__(rows, lo, hi, emit)

@@ -10,17 +10,13 @@ import pyarrow as pa
 
 from penstock.algorithms import monoids
 from penstock.algorithms.expressions.cells import Cell, narrow
-from penstock.algorithms.expressions.columns import Columns
-from penstock.algorithms.expressions.nullability import may_be_null
+from penstock.algorithms.expressions.lowering import Columns, may_be_null
 from penstock.algorithms.monoids import Monoid, Values
 from penstock.algorithms.partials import PRESENT, ROWS, Finish, Partial, monoid_of, partials_of
-from penstock.algorithms.partials.contribution import contribution
+from penstock.algorithms.partials.algebra import contribution
 from penstock.algorithms.sliding.count_slide import count_slide
-from penstock.algorithms.sliding.prefix_sums import prefix_sums
-from penstock.algorithms.sliding.recompute import recompute
+from penstock.algorithms.sliding.frame_algorithms import prefix_sums, recompute, subtract_on_evict, two_stacks
 from penstock.algorithms.sliding.slide import CountSlide, Row, Slide, SlideScratch
-from penstock.algorithms.sliding.subtract_on_evict import subtract_on_evict
-from penstock.algorithms.sliding.two_stacks import two_stacks
 from penstock.expr.typing import type_of
 from penstock.ir.nodes import Reduction
 from penstock.loop.abi import ERRORS, Binding, OutputColumn

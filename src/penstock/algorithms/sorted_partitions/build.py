@@ -10,9 +10,9 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.hash_table.indexer import Indexer
+from penstock.algorithms.hash_table.keys import Indexer
 from penstock.algorithms.kernel_factory import KernelFactory
-from penstock.algorithms.order_statistics.kernel import RankStatistic, build_rank_slide
+from penstock.algorithms.order_statistics.kernels import RankStatistic, build_rank_slide, memory_length
 from penstock.algorithms.order_statistics.rank_cursors import bits_length
 from penstock.algorithms.order_statistics.reducers import (
     RANK,
@@ -20,27 +20,28 @@ from penstock.algorithms.order_statistics.reducers import (
     ExtremeReducer,
     RankReducer,
 )
-from penstock.algorithms.order_statistics.sliding import memory_length
 from penstock.algorithms.sliding.kernel import COUNT_SLIDE, FrameShape, SlideSpec, build_slide
-from penstock.algorithms.sort.float_ranks import place_floats
-from penstock.algorithms.sort.is_sorted import falls
-from penstock.algorithms.sort.partition import (
+from penstock.algorithms.sort.kernels import (
+    DIGIT_BITS,
     GROUP_BITS,
     PARTITION_CHUNK,
+    assign_ranks,
     count_partitions,
+    falls,
     fill_many_partitions,
     fill_partitions,
+    float_words,
+    place_floats,
+    radix_pass,
+    sort_words,
 )
-from penstock.algorithms.sort.radix import DIGIT_BITS, radix_pass, sort_words
-from penstock.algorithms.sort.ranks import assign_ranks, float_words
 from penstock.algorithms.sort.sorting import Sorter
-from penstock.algorithms.sorted_partitions.frame_reduction import FrameReduction
-from penstock.algorithms.sorted_partitions.partition import Partitioner
-from penstock.algorithms.sorted_partitions.partitions import PartitionLayout
+from penstock.algorithms.sorted_partitions.partitions import Partitioner, PartitionLayout
 from penstock.algorithms.sorted_partitions.reducers import (
     Cells,
     CountReducer,
     EndReducer,
+    FrameReduction,
     KernelPass,
     KernelReducer,
     ListReducer,

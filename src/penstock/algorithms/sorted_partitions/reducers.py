@@ -1,8 +1,4 @@
-"""Reductions over frames: native kernels for states of fixed size, row positions otherwise.
-
-A reduction that selects a row (first, last, the largest text, …) yields the row's position; Arrow then takes the value,
-of any type.
-"""
+"""Reductions over frames: native kernels for states of fixed size, row positions otherwise."""
 
 from __future__ import annotations
 
@@ -15,11 +11,12 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.batch_arguments import BatchArguments
-from penstock.algorithms.sorted_partitions.count_frames import Regular
-from penstock.algorithms.sorted_partitions.frames import Frames
+from penstock.algorithms.kernel_factory import BatchArguments
+from penstock.algorithms.sorted_partitions.frames import Frames, Regular
 from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.errors import OverflowError
+from penstock.expr import nodes as ex
+from penstock.ir import nodes as ir
 from penstock.loop.abi import ERRORS, WORDS
 from penstock.loop.nodes import Type
 from penstock.runtime.buffers import column_type, filled, indices, plain, room, to_arrow
@@ -296,3 +293,20 @@ def ranges(first: np.ndarray, last: np.ndarray) -> np.ndarray:
     starts = np.repeat(first - (np.cumsum(counts) - counts), counts)
     listed: np.ndarray = starts + np.arange(int(counts.sum()))
     return listed
+
+
+@dataclass(frozen=True)
+class FrameReduction:
+    """A reduction whose arguments and condition are columns."""
+
+    function: str
+    args: tuple[str, ...]
+    where: str | None
+    options: ex.Options
+    span: int
+    type: pa.DataType
+
+    def as_ir(self) -> ir.Reduction:
+        args = tuple(ex.Column(name) for name in self.args)
+        where = None if self.where is None else ex.Column(self.where)
+        return ir.Reduction(self.function, args, where, self.options)

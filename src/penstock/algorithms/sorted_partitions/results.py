@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.order_statistics.ranks import ranked
-from penstock.algorithms.sort.sorting import Sorter
+from penstock.algorithms.sort.sorting import Sorter, ranked
 from penstock.algorithms.sorted_partitions.frames import Frames, Framing
 from penstock.algorithms.sorted_partitions.partitions import SortedPartitions, same_keys
 from penstock.algorithms.sorted_partitions.reducers import Reducer, ranges

@@ -1,20 +1,22 @@
-"""Buffered rows: those ahead of the watermark, and those that open windows still need."""
+"""Buffered rows: those ahead of the watermark, those that open windows still need, and those whose times are implied."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.order_statistics.ranks import ranked
-from penstock.algorithms.sort.sorting import Sorter
+from penstock.algorithms.sort.sorting import Sorter, ranked
 from penstock.errors import OverflowError
 from penstock.runtime.buffers import flags, indices, plain, room, ticks_of
-from penstock.runtime.stage import TimedBatch
+from penstock.runtime.implied_times import BEYOND, with_implied_time
+from penstock.runtime.lateness import on_time
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch
 from penstock.runtime.threads import run_on_threads
 from penstock.state.state_table import (
     StateTable,
@@ -23,7 +25,9 @@ from penstock.state.state_table import (
     in_order,
     integers,
     kept_rows,
+    read_scalars,
     rows_of,
+    scalars,
     without_nulls,
 )
 from penstock.types.time import Time
@@ -221,4 +225,173 @@ def arrived(timed_batches: Sequence[TimedBatch], schema: pa.Schema, time: Time) 
         if any(branches)
         else None,
         np.ones(batch.num_rows, np.bool_),
+    )
+
+
+@dataclass
+class PendingRows:
+    """Rows of one schema, in arrival order. Times are read only when `oldest` is needed."""
+
+    schema: pa.Schema
+    pieces: list[Rows] = field(init=False, default_factory=list)
+    _unseen: list[Rows] = field(init=False, default_factory=list)
+    _earliest: int = field(init=False, default=END_OF_TIME)
+
+    def add(self, rows: Rows) -> None:
+        self.pieces.append(rows)
+        self._unseen.append(rows)
+
+    @property
+    def oldest(self) -> int:
+        """The earliest time in the buffer."""
+        self._earliest = min([self._earliest, *map(_oldest, self._unseen)])
+        self._unseen = []
+        return self._earliest
+
+    @property
+    def rows(self) -> Rows:
+        """All rows, concatenated."""
+        if len(self.pieces) != 1:
+            self.pieces = [no_rows(self.schema).followed_by(*self.pieces)]
+            self._unseen = list(self.pieces) if self._unseen else []  # releases the concatenated pieces
+        return self.pieces[0]
+
+    def add_before(self, rows: Rows) -> None:
+        """Insert rows before all others."""
+        self.pieces.insert(0, rows)
+        self._unseen.append(rows)
+
+    def replace(self, rows: Rows) -> None:
+        """Replace the buffered rows."""
+        self.pieces, self._unseen, self._earliest = [rows], [rows], END_OF_TIME
+
+    def take(self) -> Rows:
+        """Remove and return all rows."""
+        rows = self.rows
+        self.replace(no_rows(self.schema))
+        return rows
+
+
+def _oldest(rows: Rows) -> int:
+    return int(rows.times.min()) if len(rows) else END_OF_TIME
+
+
+class HeldRows:
+    """Rows buffered until the watermark, with the columns that order rows of equal time. Late rows are dropped and counted."""
+
+    def __init__(self, schema: pa.Schema, time: Time, metrics: Metrics) -> None:
+        self.schema, self.time, self.metrics = schema, time, metrics
+        self.watermark = START_OF_TIME
+        self._parts: list[Rows] = []  # in arrival order; concatenated when first read
+
+    def add(self, timed_batches: list[TimedBatch]) -> None:
+        self._parts += [
+            arrived([self._on_time(timed_batch)], self.schema, self.time) for timed_batch in timed_batches
+        ]
+
+    def _on_time(self, timed_batch: TimedBatch) -> TimedBatch:
+        def late(arrival_watermarks: np.ndarray) -> np.ndarray:
+            return np.asarray(
+                ticks_of(timed_batch.batch.column(self.time.column), self.time.shift) < arrival_watermarks
+            )
+
+        return on_time(timed_batch, self.metrics, late)
+
+    def release(self, watermark: int) -> Rows:
+        """Remove and return the rows before the watermark."""
+        self.watermark = max(self.watermark, watermark)
+        rows = self.rows()
+        if self.watermark == END_OF_TIME:
+            self._parts = []
+            return rows
+        passed = rows.times < self.watermark
+        self._parts = [rows.chosen(~passed)]
+        return rows.chosen(passed)
+
+    def save(self, keys: Sequence[str] = ()) -> dict[str, StateTable]:
+        """Save the buffered rows, with `keys` as the key columns of the state table."""
+        return {"marks": scalars(watermark=self.watermark), "rows": self.rows().kept(keys)}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        self.watermark = read_scalars(tables["marks"])["watermark"]
+        if "rows" in tables:
+            self._parts = [rows_back(tables["rows"], self.schema, self.time)]
+
+    def rows(self) -> Rows:
+        """The buffered rows."""
+        whole = no_rows(self.schema).followed_by(*self._parts)
+        self._parts = [whole]
+        return whole
+
+
+_BLOCK = 1 << 12
+
+
+class ImpliedRows(Rows):
+    """New rows in arrival order. `schema` includes the time column, `columns` does not."""
+
+    def __init__(self, columns: pa.RecordBatch, schema: pa.Schema, time: Time, first_row: int) -> None:
+        given = {"columns": columns, "schema": schema, "time": time, "first_row": first_row}
+        for name, value in {**given, "sequence": None, "branch": None}.items():
+            object.__setattr__(self, name, value)  # rows are frozen
+
+    columns: pa.RecordBatch
+    schema: pa.Schema
+    time: Time
+    first_row: int
+
+    def __len__(self) -> int:
+        return int(self.columns.num_rows)
+
+    @property
+    def seen_before(self) -> int:
+        return 0
+
+    @cached_property
+    def batch(self) -> pa.RecordBatch:
+        return with_implied_time(self.columns, self.time, self.first_row, self.schema)
+
+    @cached_property
+    def times(self) -> np.ndarray:
+        return self.times_at(0, len(self), 1, 0)
+
+    @cached_property
+    def fresh(self) -> np.ndarray:
+        return np.ones(len(self), np.bool_)
+
+    def column(self, name: str) -> pa.Array:
+        return (self.batch if name == self.time.column else self.columns).column(name)
+
+    def times_at(self, begin: int, count: int, step: int, shift: int) -> np.ndarray:
+        assert self.time.period is not None
+        first = self.time.start + (self.first_row + begin) * self.time.period + shift
+        pace = self.time.period * step
+        end = first + (count - 1) * pace + 1
+        if end > END_OF_TIME:
+            raise OverflowError(BEYOND)
+        return ramp(first, pace, count)
+
+    def order(self, sorter: Sorter, threads: int = 1) -> np.ndarray | None:
+        """Return None: the rows are in time order."""
+        return None
+
+
+def ramp(first: int, pace: int, count: int) -> np.ndarray:
+    """The numbers first, first + pace, …: one block, shifted repeatedly into memory that may be reused."""
+    block, blocks = np.arange(_BLOCK) * pace, count // _BLOCK
+    made, whole = room(count), blocks * _BLOCK
+    starts = first + np.arange(blocks) * (pace * _BLOCK)
+    np.add(starts[:, None], block, out=made[:whole].reshape(blocks, _BLOCK))
+    np.add(block[: count - whole], first + whole * pace, out=made[whole:])
+    return made
+
+
+def arrived_implied(timed_batches: Sequence[TimedBatch], schema: pa.Schema, time: Time) -> Rows:
+    """Rows from consecutive incoming batches without the time column."""
+    columns = pa.schema([field for field in schema if field.name != time.column])
+    return ImpliedRows(
+        joined([timed_batch.batch for timed_batch in timed_batches], columns),
+        schema,
+        time,
+        timed_batches[0].first_row,
     )

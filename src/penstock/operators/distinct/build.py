@@ -7,7 +7,7 @@ from collections.abc import Callable
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.sorted_partitions.build import indexer, partition_layout, sorter
 from penstock.algorithms.sorted_partitions.frame_kernels import run_starts
-from penstock.algorithms.sorted_partitions.held_rows import HeldRows
+from penstock.algorithms.sorted_partitions.rows import HeldRows
 from penstock.operators.distinct.stage import DistinctRuns, DistinctStage
 from penstock.operators.sorted_windows.stage import SortedWindowStage
 from penstock.physical import nodes as ph

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.hash_table.indexer import Indexer
+from penstock.algorithms.hash_table.keys import Indexer
 from penstock.algorithms.sort.sorting import Sorter
 from penstock.algorithms.sorted_partitions.frames import Released
-from penstock.algorithms.sorted_partitions.held_rows import HeldRows
 from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
-from penstock.algorithms.sorted_partitions.rows import Rows
+from penstock.algorithms.sorted_partitions.rows import HeldRows, Rows
 from penstock.loop.abi import numbered
 from penstock.runtime.buffers import indices
 from penstock.runtime.kernels import Call

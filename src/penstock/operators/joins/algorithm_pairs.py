@@ -11,8 +11,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.joins.adapt.choose_join import JoinChooser
-from penstock.algorithms.joins.adapt.tree import IN_ORDER
+from penstock.algorithms.joins.adapt.tree import IN_ORDER, JoinChooser
 from penstock.algorithms.joins.adapt.window_statistics import WindowStatistics
 from penstock.algorithms.joins.joiner import Joiner, LazyJoiner, Pairs
 from penstock.algorithms.sorted_partitions.rows import Rows

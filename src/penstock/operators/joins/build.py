@@ -13,7 +13,7 @@ from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.keyed_states.build import CompiledStates, keyed_spec
 from penstock.algorithms.keyed_states.kernel import KeyedKernel, KeyedSpec
 from penstock.algorithms.sliding.kernel import FrameShape
-from penstock.algorithms.sort.partition import count_partitions, fill_partitions
+from penstock.algorithms.sort.kernels import count_partitions, fill_partitions
 from penstock.algorithms.sorted_partitions.build import FrameReducers, indexer, sorter
 from penstock.algorithms.sorted_partitions.results import Reductions
 from penstock.algorithms.sorted_partitions.rows import no_rows

@@ -7,17 +7,13 @@ from collections.abc import Callable
 from functools import partial
 
 from penstock.algorithms.joins.adapt.auto_join import AutoJoiner
-from penstock.algorithms.joins.adapt.choose_join import JoinChooser, chooser
-from penstock.algorithms.joins.eager import Eager
-from penstock.algorithms.joins.joiner import EagerJoiner, Joiner, LazyJoiner
+from penstock.algorithms.joins.adapt.tree import JoinChooser, chooser
+from penstock.algorithms.joins.eager import Eager, ProgressiveMerge, SymmetricHash
+from penstock.algorithms.joins.joiner import EagerJoiner, Joiner, Kernels, LazyJoiner
 from penstock.algorithms.joins.kernels import build
-from penstock.algorithms.joins.memory import Kernels
-from penstock.algorithms.joins.no_partitioning import NoPartitioning
-from penstock.algorithms.joins.ordered_pairs import InOrder
-from penstock.algorithms.joins.progressive_merge import ProgressiveMerge
+from penstock.algorithms.joins.no_partitioning import InOrder, NoPartitioning
 from penstock.algorithms.joins.radix import Radix
 from penstock.algorithms.joins.sort_merge import MultiPass, MultiWay
-from penstock.algorithms.joins.symmetric_hash import SymmetricHash
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.window_grid import Grid
 from penstock.codegen.cache import default_directory

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.joins.adapt.watched_run import WatchedRun
+from penstock.algorithms.joins.adapt.auto_join import WatchedRun
 from penstock.algorithms.joins.joiner import EagerJoiner, EagerRun, Pairs
 from penstock.algorithms.sorted_partitions.rows import Rows, rows_back
 from penstock.operators.joins.algorithm_pairs import is_whole

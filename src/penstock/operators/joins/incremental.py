@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from penstock.algorithms.keyed_states.row_store import FEWEST_DEAD, NULL_KEY, KeyNumbers, RowStore
 from penstock.algorithms.sort.sorting import Sorter
-from penstock.algorithms.sorted_partitions.ordered_arrivals import OrderedArrivals
 from penstock.algorithms.sorted_partitions.rows import Rows, no_rows, rows_back
+from penstock.algorithms.sorted_partitions.rows_ahead import OrderedArrivals
 from penstock.operators.joins.partitions import PartitionKernels
 from penstock.operators.joins.results import InWindows, JoinShape, Results, Waits
 from penstock.operators.joins.stage import Matcher

@@ -10,8 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.hash_table.indexer import Indexer
-from penstock.algorithms.hash_table.keys import LARGEST_TABLE, SMALL, SPARSEST_KEYS
+from penstock.algorithms.hash_table.keys import LARGEST_TABLE, SMALL, SPARSEST_KEYS, Indexer
 from penstock.algorithms.joins.joiner import Pairs
 from penstock.algorithms.sort.sorting import Sorter
 from penstock.loop.abi import numbered

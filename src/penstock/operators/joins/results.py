@@ -10,8 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.joins.joiner import Pairs
-from penstock.algorithms.joins.memory import portions
+from penstock.algorithms.joins.joiner import Pairs, portions
 from penstock.algorithms.sorted_partitions.results import check_range
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.loop.nodes import I32, I64, U8, U16, U32, U64, Type

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.algorithms.keyed_states.row_store import NULL_KEY, RowStore
 from penstock.algorithms.keyed_states.table import KeyedProgram
 from penstock.algorithms.sorted_partitions.frames import Frames

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.sort.sorting import Sorter
-from penstock.algorithms.sorted_partitions.pending_rows import PendingRows
-from penstock.algorithms.sorted_partitions.rows import Rows, arrived, rows_back
+from penstock.algorithms.sorted_partitions.rows import PendingRows, Rows, arrived, rows_back
 from penstock.operators.joins.results import Emitted, Waits
 from penstock.runtime.buffers import ticks_of
 from penstock.runtime.lateness import on_time

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.algorithms.keyed_states.table import KeyedProgram, KeyedTable
 from penstock.algorithms.sort.sorting import Sorter
-from penstock.algorithms.sorted_partitions.ordered_arrivals import OrderedArrivals
+from penstock.algorithms.sorted_partitions.rows_ahead import OrderedArrivals
 from penstock.runtime.buffers import indices
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.stage import END_OF_TIME, TimedBatch

@@ -8,8 +8,8 @@ from typing import cast
 
 import numpy as np
 
-from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.hash_table.keys import DenseKeys, HashKeys
+from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.loop.abi import positions_table
 from penstock.loop.machine import Morsels
 from penstock.operators.pane_aggregate.merge_tables import (

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from penstock.algorithms.expressions.columns import RowKernel
+from penstock.algorithms.expressions.lowering import RowKernel
 from penstock.algorithms.kernel_factory import KernelFactory, once, preparation
 from penstock.algorithms.window_grid import Grid
 from penstock.expr import nodes as ex

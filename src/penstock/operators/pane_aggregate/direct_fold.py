@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.errors import OverflowError
 from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED, positions_table
 from penstock.loop.machine import Morsels, Progress

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.algorithms.hash_table.interner import Interner
+from penstock.algorithms.hash_table.keys import Interner
 from penstock.loop.nodes import I128
 from penstock.operators.pane_aggregate.program import KeySpec, StateSpec
 from penstock.runtime.buffers import numpy_type, words_per_cell

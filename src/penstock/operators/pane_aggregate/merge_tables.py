@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.algorithms.hash_table.indexer import numbers_of
-from penstock.algorithms.hash_table.keys import DenseKeys, HashKeys, NoKeys
+from penstock.algorithms.hash_table.keys import DenseKeys, HashKeys, NoKeys, numbers_of
 from penstock.loop.abi import KEYS, NEED_SLOTS, NEED_WIDE, STATUS, numbered
 from penstock.loop.nodes import I128
 from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, widened

@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.hash_table.keys import DenseKeys
+from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED, NEED_WIDE, STATUS, WORDS, positions_table
 from penstock.loop.machine import Morsels
 from penstock.operators.pane_aggregate.merge_tables import variant_of

@@ -8,8 +8,8 @@ from functools import cached_property, partial
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.hash_table.keys import DenseKeys
+from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.algorithms.window_grid import windows_on
 from penstock.errors import OverflowError
 from penstock.operators.pane_aggregate.adaptation import PaneAdaptation

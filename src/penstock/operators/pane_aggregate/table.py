@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.batch_arguments import BatchArguments
 from penstock.algorithms.hash_table.keys import DenseKeys, HashKeys, Keys
+from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.loop.abi import KEYS, SLOTS, WORDS, numbered
 from penstock.loop.nodes import I128
 from penstock.operators.pane_aggregate.fragments import Fragments, continued, take_cells

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.algorithms.window_grid import WindowGrid
 from penstock.loop.machine import Morsels
 from penstock.operators.pane_aggregate.program import WindowProgram

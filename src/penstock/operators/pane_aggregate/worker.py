@@ -7,9 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from penstock.algorithms.batch_arguments import BatchArguments
-from penstock.algorithms.hash_table.interner import MOST_TEXT, Interner, text_bytes
-from penstock.algorithms.hash_table.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
+from penstock.algorithms.hash_table.keys import (
+    MOST_TEXT,
+    DenseKeys,
+    HashKeys,
+    Interner,
+    Keys,
+    NoKeys,
+    dense_allowed,
+    text_bytes,
+)
+from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.loop.abi import (
     ACCEPTED,
     DONE,

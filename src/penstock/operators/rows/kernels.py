@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.algorithms.expressions.cells import is_true
-from penstock.algorithms.expressions.columns import Columns
-from penstock.algorithms.expressions.lowering import Lowering
+from penstock.algorithms.expressions.lowering import Columns, Lowering
 from penstock.algorithms.selection import Selection, chunk_length
 from penstock.expr import nodes as ex
 from penstock.loop.abi import ACCEPTED, DONE, ERRORS, LANES, STATUS, Binding, OutputColumn

@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.batch_arguments import BatchArguments
-from penstock.algorithms.hash_table.interner import MOST_TEXT, Interner
+from penstock.algorithms.hash_table.keys import MOST_TEXT, Interner
+from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
 from penstock.operators.rows.bound_rows import BoundRows
 from penstock.runtime.buffers import column_type, indices, room, to_arrow

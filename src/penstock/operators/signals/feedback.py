@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.loop.abi import ERRORS, WORDS, Binding, numbered
 from penstock.operators.signals.accesses import Objects, Walked
 from penstock.operators.signals.objects import FieldInputs, located

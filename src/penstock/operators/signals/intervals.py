@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.sort.sorting import Sorter
-from penstock.algorithms.sorted_partitions.partition import carried_view
+from penstock.algorithms.sorted_partitions.partitions import carried_view
 from penstock.loop.abi import numbered
 from penstock.operators.signals.points import Points, changes, defined, fetched, taken
 from penstock.runtime.buffers import room, to_arrow, values_view

@@ -10,9 +10,8 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.hash_table.indexer import Indexer
-from penstock.algorithms.sorted_partitions.partition import dense_numbers
-from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
+from penstock.algorithms.hash_table.keys import Indexer
+from penstock.algorithms.sorted_partitions.partitions import SortedPartitions, dense_numbers
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.runtime.buffers import indices, plain, room, to_arrow, values_view
 from penstock.state.state_table import require

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from penstock.algorithms.sort.sorting import Sorter
 from penstock.algorithms.sorted_partitions.frames import Frames
-from penstock.algorithms.sorted_partitions.partition import Partitioner, carried_view
-from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
+from penstock.algorithms.sorted_partitions.partitions import Partitioner, SortedPartitions, carried_view
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.errors import OverflowError, SignalError
 from penstock.operators.signals.points import BEGINNING, Points, defined, lanes_of, taken

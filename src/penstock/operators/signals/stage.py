@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.hash_table.indexer import Indexer
+from penstock.algorithms.hash_table.keys import Indexer
 from penstock.algorithms.sort.sorting import Sorter
 from penstock.algorithms.sorted_partitions.rows import Rows, arrived, no_rows, rows_back
 from penstock.operators.rows.stage import RowsStage

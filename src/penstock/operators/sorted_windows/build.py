@@ -11,14 +11,13 @@ import pyarrow as pa
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.keyed_states.build import CompiledStates, keyed_spec
 from penstock.algorithms.keyed_states.kernel import KeyedKernel, KeyedSpec
-from penstock.algorithms.keyed_states.results import KeyedResults
+from penstock.algorithms.keyed_states.table import KeyedResults
 from penstock.algorithms.sorted_partitions.build import (
     FrameReducers,
     partition_layout,
     shape_of_windows,
     sorter,
 )
-from penstock.algorithms.sorted_partitions.count_frames import CountFraming
 from penstock.algorithms.sorted_partitions.frame_kernels import (
     count_sessions,
     grid_frames,
@@ -28,6 +27,7 @@ from penstock.algorithms.sorted_partitions.frame_kernels import (
 from penstock.algorithms.sorted_partitions.frames import (
     CalendarFraming,
     CarriedFraming,
+    CountFraming,
     Framing,
     GridFraming,
     UnboundedFraming,

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.keyed_states.results import KeyedResults
-from penstock.algorithms.keyed_states.table import KeyedProgram, KeyedTable
-from penstock.algorithms.sorted_partitions.ordered_arrivals import OrderedArrivals
+from penstock.algorithms.keyed_states.table import KeyedProgram, KeyedResults, KeyedTable
 from penstock.algorithms.sorted_partitions.rows import joined, taken
+from penstock.algorithms.sorted_partitions.rows_ahead import OrderedArrivals
 from penstock.operators.sorted_windows.sessions import arrival_marks, arrival_order, count_late
 from penstock.runtime.buffers import indices
 from penstock.runtime.metrics import Metrics

@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.sorted_partitions.partitions import PartitionLayout, same_keys
-from penstock.algorithms.sorted_partitions.pending_rows import PendingRows
-from penstock.algorithms.sorted_partitions.rows import Rows
+from penstock.algorithms.sorted_partitions.rows import PendingRows, Rows
 from penstock.runtime.buffers import indices, plain
 from penstock.runtime.kernels import Call
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME

@@ -13,10 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.sorted_partitions.frames import WindowRules
-from penstock.algorithms.sorted_partitions.implied_time import arrived_implied
 from penstock.algorithms.sorted_partitions.partitions import PartitionLayout, SortedPartitions
-from penstock.algorithms.sorted_partitions.pending_rows import PendingRows
-from penstock.algorithms.sorted_partitions.rows import arrived, rows_back
+from penstock.algorithms.sorted_partitions.rows import PendingRows, arrived, arrived_implied, rows_back
 from penstock.runtime.buffers import ticks_of
 from penstock.runtime.lateness import on_time
 from penstock.runtime.metrics import Metrics

@@ -13,8 +13,7 @@ import pyarrow as pa
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.sort.sorting import Sorter
 from penstock.algorithms.sorted_partitions.build import sorter
-from penstock.algorithms.sorted_partitions.held_rows import HeldRows
-from penstock.algorithms.sorted_partitions.rows import Rows
+from penstock.algorithms.sorted_partitions.rows import HeldRows, Rows
 from penstock.physical import nodes as ph
 from penstock.runtime.buffers import ticks_of
 from penstock.runtime.session import Context

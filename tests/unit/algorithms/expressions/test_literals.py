@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.codegen.cache import KernelCache
 from penstock.codegen.llvm import OptimisationLevel
 from penstock.codegen.native import compile_object

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.algorithms.batch_arguments import BatchArguments
-from penstock.algorithms.expressions.calls.catalogue import CALLS
 from penstock.algorithms.expressions.host_columns import HostColumns
+from penstock.algorithms.expressions.lowering import CALLS
+from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.codegen.llvm import OptimisationLevel
 from penstock.codegen.native import NativeKernel, compile_kernel
 from penstock.expr import nodes as ex

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.algorithms.hash_table.interner import Interner
+from penstock.algorithms.hash_table.keys import Interner
 from penstock.operators.pane_aggregate import worker
 from penstock.operators.pane_aggregate.stage import WindowStage
 from penstock.operators.pane_aggregate.table import PaneTable

@@ -13,9 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.algorithms.expressions.cells import Cell
-from penstock.algorithms.hash_table.group_kernels import DenseGroups, KeyReader, key_word
-from penstock.algorithms.hash_table.number_keys import index_kernel
-from penstock.algorithms.hash_table.probe import find_or_insert, hash_word
+from penstock.algorithms.hash_table.kernels import (
+    DenseGroups,
+    KeyReader,
+    find_or_insert,
+    hash_word,
+    index_kernel,
+    key_word,
+)
 from penstock.algorithms.monoids import count, least
 from penstock.loop.abi import DONE, KEYS, NEED_KEYS, NEED_SLOTS, SLOTS, STATUS, WORDS, numbered
 from penstock.loop.build import KernelBuilder

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.algorithms.hash_table.interner import Interner
+from penstock.algorithms.hash_table.keys import Interner
 from penstock.algorithms.hash_table.text_kernels import comes_before, equals_literal, intern_kernel
 from penstock.loop.build import KernelBuilder
 from penstock.loop.interpret import interpret

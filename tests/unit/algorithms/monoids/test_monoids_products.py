@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.algorithms import monoids
-from penstock.algorithms.monoids.products import LARGE, NEGATIVE, ZERO
+from penstock.algorithms.monoids.moments import LARGE, NEGATIVE, ZERO
 from penstock.expr.aggregates.definitions import float_product
 from penstock.loop.nodes import F64, I8, I64, U64, Type
 from penstock.loop.numbers import limits

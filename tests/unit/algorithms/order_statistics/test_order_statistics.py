@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.algorithms.order_statistics.rank_cursors import RankCursors, bits_length
-from penstock.algorithms.order_statistics.sliding import (
+from penstock.algorithms.order_statistics.kernels import (
     RankCounts,
     Ranked,
     RankPeaks,
     memory_length,
     order_statistics,
 )
+from penstock.algorithms.order_statistics.rank_cursors import RankCursors, bits_length
 from penstock.algorithms.sliding import plain
 from penstock.algorithms.sliding.plain import Frames, SortedRanks
 from penstock.loop.build import KernelBuilder

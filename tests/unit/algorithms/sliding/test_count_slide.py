@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from penstock.algorithms.sliding import count_rows, plain
-from penstock.algorithms.sliding.accumulate import LONGEST_CHAIN, light
-from penstock.algorithms.sliding.count_panes import STREAMS
 from penstock.algorithms.sliding.count_rows import (
     FRAMES_PER_CHUNK,
     lanes,
@@ -22,6 +20,7 @@ from penstock.algorithms.sliding.count_rows import (
     two_passes,
 )
 from penstock.algorithms.sliding.count_slide import (
+    STREAMS,
     apart,
     count_slide,
     form_of,
@@ -31,6 +30,7 @@ from penstock.algorithms.sliding.count_slide import (
     running_panes,
     short_panes,
 )
+from penstock.algorithms.sliding.frame_algorithms import LONGEST_CHAIN, light
 from penstock.algorithms.sliding.slide import CountSlide, SlideScratch
 from penstock.loop.abi import LANES
 from penstock.loop.build import KernelBuilder

@@ -11,12 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.algorithms.sliding import plain
+from penstock.algorithms.sliding.frame_algorithms import prefix_sums, recompute, subtract_on_evict, two_stacks
 from penstock.algorithms.sliding.plain import Frames
-from penstock.algorithms.sliding.prefix_sums import prefix_sums
-from penstock.algorithms.sliding.recompute import recompute
 from penstock.algorithms.sliding.slide import Slide, SlideScratch
-from penstock.algorithms.sliding.subtract_on_evict import subtract_on_evict
-from penstock.algorithms.sliding.two_stacks import two_stacks
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import Kernel
 from tests.unit.algorithms.running import run

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.algorithms.sort import partition
-from penstock.algorithms.sort.partition import fill_many_partitions, fill_partitions
-from penstock.algorithms.sorted_partitions import partition as at_run_time
+from penstock.algorithms.sort import kernels
+from penstock.algorithms.sort.kernels import fill_many_partitions, fill_partitions
+from penstock.algorithms.sorted_partitions import partitions as at_run_time
 from penstock.loop.nodes import F64, I64, Kernel
 from tests.unit.algorithms.running import run
 
@@ -18,7 +18,7 @@ COLUMNS = (I64, F64)
 
 def filled(kernel: Kernel, partitions: np.ndarray, lo: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Carry row numbers, and halves of them, of the rows from `lo` on."""
-    rows, groups = len(partitions), (int(partitions.max()) >> partition.GROUP_BITS) + 1
+    rows, groups = len(partitions), (int(partitions.max()) >> kernels.GROUP_BITS) + 1
     counts = np.bincount(partitions[lo:], minlength=int(partitions.max()) + 1)
     given = {"partitions": partitions, "places": np.cumsum(counts) - counts, "lo": lo, "hi": rows}
     given |= {"in": np.arange(rows), "in.1": np.arange(rows) / 2}
@@ -39,7 +39,7 @@ def filled(kernel: Kernel, partitions: np.ndarray, lo: int = 0) -> tuple[np.ndar
 def test_rows_by_way_of_groups_lie_as_those_that_go_at_once(
     chunk: int, lo: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partition, "PARTITION_CHUNK", chunk)
+    monkeypatch.setattr(kernels, "PARTITION_CHUNK", chunk)
     partitions = np.random.default_rng(chunk).integers(0, 300, 200)
     order = lo + np.argsort(partitions[lo:], kind="stable")
     for kernel in (fill_partitions(COLUMNS), fill_many_partitions(COLUMNS)):

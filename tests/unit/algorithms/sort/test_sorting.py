@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from penstock.algorithms.sort.float_ranks import place_floats
+from penstock.algorithms.sort.kernels import place_floats
 from tests.unit.algorithms.running import run
 
 KERNEL = place_floats()

@@ -12,10 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.algorithms.sort.float_ranks import place_floats
-from penstock.algorithms.sort.is_sorted import falls
-from penstock.algorithms.sort.radix import DIGIT_BITS, radix_pass, sort_words
-from penstock.algorithms.sort.ranks import assign_ranks, float_words
+from penstock.algorithms.sort.kernels import (
+    DIGIT_BITS,
+    assign_ranks,
+    falls,
+    float_words,
+    place_floats,
+    radix_pass,
+    sort_words,
+)
 from penstock.algorithms.sort.sorting import FEW_VALUES, SORTED_STRETCH, Sorter
 from penstock.compile import backend_named
 

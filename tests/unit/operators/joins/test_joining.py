@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.algorithms.joins import eager, memory, window_keys
-from penstock.algorithms.joins.memory import PairsOut, check_size, portions
-from penstock.algorithms.joins.progressive_merge import ProgressiveMerge
-from penstock.algorithms.joins.window_keys import survey
+from penstock.algorithms.joins import eager
+from penstock.algorithms.joins import joiner as memory
+from penstock.algorithms.joins import joiner as window_keys
+from penstock.algorithms.joins.eager import ProgressiveMerge
+from penstock.algorithms.joins.joiner import PairsOut, check_size, portions, survey
 from penstock.errors import EngineError
 from penstock.loop.abi import MOST_SORTED_RUNS
 from tests.unit.algorithms.joins.kernels.joining import (
@@ -180,8 +181,8 @@ def test_more_rows_than_32_bits_number_are_refused() -> None:
 def test_more_runs_than_a_tree_has_room_for_are_merged_in_groups(monkeypatch) -> None:
     rng = np.random.default_rng(9)
     left, right = rng.integers(0, 50, 40), rng.integers(0, 50, 30)
-    monkeypatch.setattr("penstock.algorithms.joins.progressive_merge.MOST_SORTED_RUNS", 2)
-    monkeypatch.setattr("penstock.algorithms.joins.progressive_merge.SHARE", 1 << 40)
+    monkeypatch.setattr("penstock.algorithms.joins.eager.MOST_SORTED_RUNS", 2)
+    monkeypatch.setattr("penstock.algorithms.joins.eager.SHARE", 1 << 40)
     joiner = eager.Eager("pmj_jm", native, lambda *given: ProgressiveMerge(*given, step=4), False)
     run = joiner.open(1)
     pieces = [(0, left[at : at + 4]) for at in range(0, 40, 4)] + [

@@ -1,20 +1,17 @@
-"""The decision tree that chooses a join algorithm: its grammar, evaluation, display and JSON form.
-
-    tree ::= Leaf(algorithm, regret) | Split(feature, threshold, below, above)
-
-The paper's tree (its figure 4) uses the same features in words: arrival rate, key duplication, skew, number of
-rows. Here the thresholds are measured on the machine that runs the joins.
-"""
+"""The decision trees that choose a join algorithm: grammar, evaluation, JSON form, the defaults, and the tree of this machine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from penstock.algorithms.joins.adapt.window_statistics import WINDOW_STATISTICS
-from penstock.errors import StateError
-from penstock.runtime.join_metrics import SeenStatistics
+from penstock.atomic_write import replace_file
+from penstock.errors import EngineError, StateError
+from penstock.runtime.join_metrics import ChosenAlgorithm, SeenStatistics
 
 TREE_ALGORITHMS = ("npj", "prj", "mway", "mpass", "shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
 TARGETS = ("throughput", "latency", "progress")
@@ -129,3 +126,92 @@ def from_json(value: Any, depth: int = 0) -> Tree:
     raise StateError(
         "the calibration of joins is damaged or of another version: run `penstock doctor --calibrate`"
     )
+
+
+TREE_AT_REST: Tree = Split(
+    "spread",
+    4.0,
+    Split("span", 2e6, Leaf("npj"), Leaf("prj")),
+    Split("rows", 2e5, Leaf("shj_jm"), Leaf("prj")),
+)
+EAGERLY: Tree = Split("rate", 5.5e4, Leaf("shj_jm"), TREE_AT_REST)
+ORDERED: Tree = Split(
+    "spread",
+    4.0,
+    Leaf("npj"),
+    Split("smaller", 1.5e5, Leaf("npj"), Split("duplicates", 2.0, Leaf("prj"), Leaf("npj"))),
+)
+DEFAULT_TREES: Mapping[str, Tree] = {
+    "throughput": TREE_AT_REST,
+    "latency": EAGERLY,
+    "progress": EAGERLY,
+    IN_ORDER: ORDERED,
+}
+
+
+TREE_VERSION = 3
+FILE = "joins.json"
+
+
+@dataclass(frozen=True)
+class JoinChooser:
+    """Trees by target; `origin` names their source.
+
+    >>> JoinChooser(DEFAULT_TREES).choose({"rate": 2.0}, "latency").algorithm
+    'shj_jm'
+    """
+
+    trees: Mapping[str, Tree]
+    origin: str = "supplied with the package; `penstock doctor --calibrate` measures this machine"
+
+    def choose(self, seen: SeenStatistics, optimise: str = "throughput") -> ChosenAlgorithm:
+        """Return the algorithm for a window with these statistics, and the reason."""
+        decision = decide(self.trees[checked(optimise)], seen)
+        return ChosenAlgorithm(decision.algorithm, seen, decision.path)
+
+    def show(self, optimise: str = "throughput", seen: SeenStatistics | None = None) -> str:
+        """Return the tree of a target; with `seen`, the path of a window is marked."""
+        return show(self.trees[checked(optimise)], seen)
+
+
+def checked(optimise: str) -> str:
+    """Return the name of a tree, or raise an error that lists the targets."""
+    if optimise not in TREES:
+        raise EngineError(f"optimise={optimise!r} is not a target of joins: choose from {', '.join(TARGETS)}")
+    return optimise
+
+
+def save_trees(directory: Path, machine: str, trees: Mapping[str, Tree]) -> Path:
+    """Write the file atomically: a reader finds the old file, the new one or none."""
+    document = {
+        "version": TREE_VERSION,
+        "machine": machine,
+        "trees": {target: to_json(tree) for target, tree in trees.items()},
+    }
+    data = json.dumps(document, indent=1).encode()
+    replace_file(directory / FILE, lambda file: file.write(data))
+    return directory / FILE
+
+
+def load_trees(directory: Path, machine: str) -> JoinChooser:
+    """Read the file; `StateError` if it is damaged or from another machine, `OSError` if there is none."""
+    try:
+        document = json.loads((directory / FILE).read_text(encoding="utf-8"))
+    except ValueError:
+        document = None
+    match document:
+        case {"version": version, "machine": str(name), "trees": dict(trees)} if version == TREE_VERSION:
+            if name != machine:
+                raise StateError(f"{FILE} was measured on another machine: run `penstock doctor --calibrate`")
+            return JoinChooser({target: from_json(trees.get(target)) for target in TREES}, "calibrated here")
+    raise StateError(f"{FILE} is damaged or of another version: run `penstock doctor --calibrate`")
+
+
+def chooser(directory: Path | None, machine: str) -> JoinChooser:
+    """Return the trees calibrated on this machine, or else the package's defaults."""
+    if directory is None:
+        return JoinChooser(DEFAULT_TREES)
+    try:
+        return load_trees(directory, machine)
+    except (OSError, StateError):
+        return JoinChooser(DEFAULT_TREES)

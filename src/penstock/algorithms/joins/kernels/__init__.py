@@ -19,20 +19,27 @@ from dataclasses import replace
 from functools import partial
 
 from penstock.algorithms.joins.kernels.key_words import range_of
-from penstock.algorithms.joins.kernels.match_sorted import match_across, match_sorted
-from penstock.algorithms.joins.kernels.merge_runs import merge_many, merge_two
 from penstock.algorithms.joins.kernels.no_partitioning import (
+    expand_runs,
+    fill_places,
+    find_runs,
+    find_singles,
+    mark_singles,
     npj_count,
     npj_fill,
     npj_insert,
     npj_probe,
     npj_starts,
 )
-from penstock.algorithms.joins.kernels.ordered_pairs import expand_runs, fill_places, find_runs
 from penstock.algorithms.joins.kernels.radix import prj_histogram, prj_join, prj_scatter
-from penstock.algorithms.joins.kernels.sort_runs import sort_run
+from penstock.algorithms.joins.kernels.sort_merge import (
+    match_across,
+    match_sorted,
+    merge_many,
+    merge_two,
+    sort_run,
+)
 from penstock.algorithms.joins.kernels.symmetric_hash import route_count, route_rows, shj_grow, shj_push
-from penstock.algorithms.joins.kernels.unique_keys import find_singles, mark_singles
 from penstock.loop.abi import JoinSpec
 from penstock.loop.nodes import Kernel
 

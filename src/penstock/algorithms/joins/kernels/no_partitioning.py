@@ -1,11 +1,4 @@
-"""The no-partitioning hash join: build one table of the left rows, probe it with the right rows.
-
-Rows with equal words are contiguous, in a run that `bounds` delimits. Matches are copied from the run, so a key with a
-thousand duplicates costs one probe. Counting needs only the lengths of runs. Threads share the table: each builds and
-probes with a portion of the rows, with a barrier after each kernel.
-
-    insert (hashed, shared)   count   starts   fill   probe
-"""
+"""The no-partitioning hash join: build one table of the left rows, probe it with the right rows; variants for order and unique keys."""
 
 from __future__ import annotations
 
@@ -13,11 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from penstock.algorithms.joins.kernels.hash_slots import Slots, table_of
-from penstock.algorithms.joins.kernels.key_words import SLOTS_PER_BLOCK, CodeColumn, Pairs, blocks
+from penstock.algorithms.joins.kernels.key_words import (
+    SLOTS_PER_BLOCK,
+    CodeColumn,
+    Pairs,
+    Slots,
+    blocks,
+    table_of,
+)
 from penstock.loop.abi import JoinSpec
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import I64, U32, U64, Buffer, Kernel, Value, Var, const
+from penstock.loop.nodes import BOOL, I32, I64, U32, U64, Buffer, Kernel, Value, Var, const, maximum
 
 
 @dataclass(frozen=True)
@@ -178,4 +177,105 @@ def _pair(k: KernelBuilder, walk: Walk, bounds: Buffer) -> Kernel:
             pairs.run(rows, start, stop, row)
     walk.finish()
     pairs.finish(walk.column.hi)
+    return k.build()
+
+
+_ALONE = JoinSpec()  # threads own disjoint places, so no atomic operation is needed
+
+
+def fill_places(spec: JoinSpec) -> Kernel:
+    """Write row numbers into the runs of the places `from … to`, and skip other rows."""
+    k = KernelBuilder("fill_places")
+    walk = Walk.declare(k, spec)
+    known = None if spec.dense or spec.shared else k.buffer("places", U32)
+    bounds, rows, low, high = k.buffer("bounds", U32), k.buffer("rows", U32), k.scalar("from"), k.scalar("to")
+    with walk.blocks() as (first, end), k.for_(first, end, "row") as row:
+        place = k.var("mine", walk.place(first, row) if known is None else known[row].to(I64))
+        with k.if_((place >= low) & (place < high)):
+            at = increment(k, _ALONE, bounds, place + 1)
+            k.store(rows, at.to(I64), row.to(U32))
+    walk.finish()
+    k.ret(walk.column.hi)
+    return k.build()
+
+
+def find_runs(spec: JoinSpec, outer: bool = False) -> Kernel:
+    """Store each left row's run; return the number of pairs, where an unmatched row counts as one if `outer`."""
+    k = KernelBuilder("find_runs")
+    walk, bounds = Walk.declare(k, spec), k.buffer("bounds", U32)
+    starts, stops = k.buffer("starts", U32), k.buffer("stops", U32)
+    total = k.var("total", 0)
+    with walk.blocks(bounds) as (first, end), k.for_(first, end, "row") as row:
+        place = k.var("place", walk.place(first, row))
+        start, stop = k.var("start", bounds[place]), k.var("stop", bounds[place + 1])
+        k.store(starts, row, start)
+        k.store(stops, row, stop)
+        k.set(total, total + _pairs((stop - start).to(I64), outer))
+    walk.finish()
+    k.ret(total)
+    return k.build()
+
+
+def _pairs(length: Value, outer: bool) -> Value:
+    return maximum(length, 1) if outer else length
+
+
+def expand_runs(outer: bool = False) -> Kernel:
+    """Write the pairs of the left rows `lo … hi` from position `at` on; -1 means no match."""
+    k = KernelBuilder("expand_runs")
+    starts, stops, rows = k.buffer("starts", U32), k.buffer("stops", U32), k.buffer("rows", U32)
+    own, other = k.buffer("own", I32), k.buffer("other", I32)
+    lo, hi, begin = k.scalar("lo"), k.scalar("hi"), k.scalar("at")
+    at = k.var("used", begin)
+    with k.for_(lo, hi, "row", scalar=True) as row:
+        start, stop = k.var("start", starts[row].to(I64)), k.var("stop", stops[row].to(I64))
+        base = k.var("base", at - start)
+        with k.for_(start, stop, "j", scalar=True) as j:
+            k.store(own, base + j, row.to(I32))
+            k.store(other, base + j, rows[j].to(I32))
+        k.set(at, base + stop)
+        if outer:
+            with k.if_(start.eq(stop)):
+                k.store(own, at, row.to(I32))
+                k.store(other, at, const(-1, I32))
+                k.set(at, at + 1)
+    k.ret(at)
+    return k.build()
+
+
+def mark_singles(spec: JoinSpec) -> Kernel:
+    """Write row number + 1, or 0 if there is no row, for the codes `from … to`. Return 1 if a code occurs twice."""
+    k = KernelBuilder("mark_singles")
+    column, singles = CodeColumn.declare(k, spec), k.buffer("singles", U32)
+    low, high = k.scalar("from"), k.scalar("to")
+    with k.for_(low, high, "place") as place:
+        k.store(singles, place, const(0, U32))
+    twice = k.var("twice", False, BOOL)
+    with blocks(k, column.lo, column.hi) as (first, end):
+        with k.for_(first, end, "row", scalar=True) as row:
+            place = k.var("place", column.word(row).to(I64))
+            with k.if_((place >= low) & (place < high)):
+                k.set(twice, twice | singles[place].ne(0))
+                k.store(singles, place, row.to(U32) + 1)
+        with k.if_(twice):
+            k.ret(1)
+    k.ret(0)
+    return k.build()
+
+
+def find_singles(spec: JoinSpec, outer: bool = False) -> Kernel:
+    """Write the pairs of the left rows `lo … hi` from position `lo` on, and return their end.
+
+    If `outer`, unmatched left rows are paired with -1.
+    """
+    k = KernelBuilder("find_singles")
+    column, singles = CodeColumn.declare(k, spec), k.buffer("singles", U32)
+    own, other = k.buffer("own", I32), k.buffer("other", I32)
+    at = k.var("at", column.lo)
+    with column.rows() as (row, word):
+        found = k.var("found", singles[word.to(I64)])
+        k.store(own, at, row.to(I32))
+        k.store(other, at, found.to(I32) - 1)
+        k.set(at, at + (1 if outer else found.ne(0).to(I64)))
+    k.ret(at)
     return k.build()

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.algorithms.joins.kernels.hash_slots import Find, Slots, dense
-from penstock.algorithms.joins.kernels.key_words import CodeColumn, Pairs, hashed
+from penstock.algorithms.joins.kernels.key_words import CodeColumn, Find, Pairs, Slots, dense, hashed
 from penstock.loop.abi import SPARE, JoinSpec
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, U32, U64, Bitcast, Buffer, Kernel, Unary, Value, Var, const, maximum

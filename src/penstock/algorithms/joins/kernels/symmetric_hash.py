@@ -7,7 +7,7 @@ row. Both are 0 in a free slot.
 
 from __future__ import annotations
 
-from penstock.algorithms.hash_table.probe import probe
+from penstock.algorithms.hash_table.kernels import probe
 from penstock.algorithms.joins.kernels.key_words import SLOTS_PER_BLOCK, Pairs, blocks, hashed, to_place
 from penstock.loop.abi import KEYS, NEED_KEYS, OUTPUT, SLOTS, STATUS, JoinSpec
 from penstock.loop.build import KernelBuilder

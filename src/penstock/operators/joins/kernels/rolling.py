@@ -3,7 +3,7 @@
 Left rows come in order of time, and so do the ends of their frames. Right rows are in a list per key, in order of time:
 those that have entered the aggregate, then those that later frames reach. The aggregate is exact subtraction where all
 states allow it. Otherwise it is two stacks: `suffix[row]` aggregates a key's older rows from a row on, and
-`state[key]` the newer ones (see algorithms/sliding/two_stacks.py).
+`state[key]` the newer ones (see algorithms/sliding/frame_algorithms.py).
 """
 
 from __future__ import annotations

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from penstock.algorithms.expressions.cells import Cell, is_true, negate
-from penstock.algorithms.expressions.columns import arenas
-from penstock.algorithms.expressions.lowering import Lowering
-from penstock.algorithms.hash_table.group_kernels import KeyReader
+from penstock.algorithms.expressions.lowering import Lowering, arenas
+from penstock.algorithms.hash_table.kernels import KeyReader
 from penstock.algorithms.monoids import Values
 from penstock.algorithms.partials import Finish
 from penstock.algorithms.selection import Selection, chunk_length

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from penstock.algorithms.expressions.cells import Cell, conjunction, disjunction, is_nan
-from penstock.algorithms.expressions.columns import RowKernel, arenas
-from penstock.algorithms.hash_table.group_kernels import null_bits, word_of
+from penstock.algorithms.expressions.lowering import RowKernel, arenas
+from penstock.algorithms.hash_table.kernels import null_bits, word_of
 from penstock.algorithms.monoids import Values
 from penstock.algorithms.partials import PRESENT
-from penstock.algorithms.partials.contribution import Contribution
+from penstock.algorithms.partials.algebra import Contribution
 from penstock.algorithms.selection import Selection, Watcher, chunk_length
 from penstock.loop.abi import DONE, LANES, NEED_KEYS, NEED_SLOTS, NEED_WIDE
 from penstock.loop.nodes import (

@@ -12,14 +12,20 @@ import pyarrow as pa
 
 from penstock.algorithms.expressions.calendar import floor_div
 from penstock.algorithms.expressions.cells import is_true
-from penstock.algorithms.expressions.columns import Columns
-from penstock.algorithms.expressions.lowering import Lowering
-from penstock.algorithms.hash_table.group_kernels import DenseGroups, HashGroups, KeyTable, OneGroup, word_of
-from penstock.algorithms.hash_table.probe import find_or_insert, hash_word
+from penstock.algorithms.expressions.lowering import Columns, Lowering
+from penstock.algorithms.hash_table.kernels import (
+    DenseGroups,
+    HashGroups,
+    KeyTable,
+    OneGroup,
+    find_or_insert,
+    hash_word,
+    word_of,
+)
 from penstock.algorithms.monoids import Monoid, Values
 from penstock.algorithms.partials import Partial
-from penstock.algorithms.partials.contribution import Contribution, contribution
-from penstock.algorithms.sliding.accumulate import has_floats
+from penstock.algorithms.partials.algebra import Contribution, contribution
+from penstock.algorithms.sliding.frame_algorithms import has_floats
 from penstock.analysis.predicates import conjunction, conjuncts
 from penstock.expr import nodes as ex
 from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED, KEYS, LANES, NEED_KEYS, SLOTS, STATUS

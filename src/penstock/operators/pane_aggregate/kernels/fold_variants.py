@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from penstock.algorithms.expressions.cells import Cell, conjunction, is_true
-from penstock.algorithms.expressions.columns import RowKernel, arenas
-from penstock.algorithms.expressions.lowering import Lowering
-from penstock.algorithms.hash_table.group_kernels import key_word
-from penstock.algorithms.hash_table.probe import combine, hash_word
+from penstock.algorithms.expressions.lowering import Lowering, RowKernel, arenas
+from penstock.algorithms.hash_table.kernels import combine, hash_word, key_word
 from penstock.algorithms.monoids import Monoid, Values
-from penstock.algorithms.sliding.accumulate import has_floats
+from penstock.algorithms.sliding.frame_algorithms import has_floats
 from penstock.analysis.predicates import conjuncts
 from penstock.loop.abi import DONE, LANES, NEED_SLOTS, NEED_WIDE, STATUS
 from penstock.loop.build import KernelBuilder

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from penstock.algorithms.expressions.columns import RowKernel
 from penstock.algorithms.expressions.host_columns import HostColumns, Use, uses_of
-from penstock.algorithms.expressions.nullability import may_be_null
+from penstock.algorithms.expressions.lowering import RowKernel, may_be_null
 from penstock.algorithms.monoids import Monoid
 from penstock.algorithms.partials import Partial, collapsing, monoid_of, origin, partials_of
-from penstock.algorithms.sliding.accumulate import has_floats
+from penstock.algorithms.sliding.frame_algorithms import has_floats
 from penstock.analysis.predicates import conjuncts
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of

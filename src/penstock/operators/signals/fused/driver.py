@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.loop.abi import ERRORS, WORDS, Binding, numbered
 from penstock.loop.nodes import Type
 from penstock.operators.signals.accesses import (

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.algorithms.expressions.cells import Cell
-from penstock.algorithms.expressions.columns import Columns
-from penstock.algorithms.expressions.lowering import Lowering
+from penstock.algorithms.expressions.lowering import Columns, Lowering
 from penstock.expr import nodes as ex
 from penstock.ir.signals.nodes import past
 from penstock.loop.abi import ERRORS, Binding

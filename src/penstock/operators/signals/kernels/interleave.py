@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.algorithms.sort.radix import settled
+from penstock.algorithms.sort.kernels import settled
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, I64, U8, Buffer, Kernel, Type, Value, Var, maximum, minimum, select
 

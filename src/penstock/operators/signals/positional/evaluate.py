@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.batch_arguments import BatchArguments
+from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.loop.abi import NEED_WIDE, Binding, OutputColumn, PastResults, Scratch
 from penstock.runtime.buffers import filled, numpy_type, room, to_arrow, words_per_cell
 from penstock.runtime.kernels import Call

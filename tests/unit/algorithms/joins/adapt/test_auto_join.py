@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.algorithms.joins.adapt.auto_join import AutoJoiner
-from penstock.algorithms.joins.adapt.choose_join import JoinChooser
-from penstock.algorithms.joins.adapt.tree import TREE_ALGORITHMS, TREES, Leaf, Split
+from penstock.algorithms.joins.adapt.tree import TREE_ALGORITHMS, TREES, JoinChooser, Leaf, Split
 from tests.unit.algorithms.joins.kernels.joining import EAGER, LAZY, codes, expected, listed, native
 
 BY_SIZE = Split("rows", 50.0, Leaf("shj_jm"), Split("rows", 500.0, Leaf("mpass"), Leaf("prj")))

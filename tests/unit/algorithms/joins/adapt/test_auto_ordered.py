@@ -7,9 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.algorithms.joins.adapt.choose_join import JoinChooser
-from penstock.algorithms.joins.adapt.default_trees import DEFAULT_TREES
-from penstock.algorithms.joins.adapt.tree import IN_ORDER, TREE_ALGORITHMS, TREES, Leaf, Split
+from penstock.algorithms.joins.adapt.tree import (
+    DEFAULT_TREES,
+    IN_ORDER,
+    TREE_ALGORITHMS,
+    TREES,
+    JoinChooser,
+    Leaf,
+    Split,
+)
 from penstock.algorithms.joins.adapt.window_statistics import WINDOW_STATISTICS, WindowStatistics, observe
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.codegen.native import compile_kernel

@@ -9,15 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.algorithms.joins.adapt.choose_join import FILE, JoinChooser, chooser, load_trees, save_trees
-from penstock.algorithms.joins.adapt.default_trees import DEFAULT_TREES
 from penstock.algorithms.joins.adapt.train_tree import Point, best_leaf, train_tree
 from penstock.algorithms.joins.adapt.tree import (
+    DEFAULT_TREES,
+    FILE,
     TREE_ALGORITHMS,
+    JoinChooser,
     Leaf,
     Split,
+    chooser,
     decide,
     from_json,
+    load_trees,
+    save_trees,
     show,
     to_json,
 )

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from penstock.algorithms.joins.eager import Eager
+from penstock.algorithms.joins.eager import Eager, ProgressiveMerge, SymmetricHash
+from penstock.algorithms.joins.joiner import Kernels
 from penstock.algorithms.joins.kernels import build
-from penstock.algorithms.joins.memory import Kernels
 from penstock.algorithms.joins.no_partitioning import NoPartitioning
-from penstock.algorithms.joins.progressive_merge import ProgressiveMerge
 from penstock.algorithms.joins.radix import Radix
 from penstock.algorithms.joins.sort_merge import MultiPass, MultiWay
-from penstock.algorithms.joins.symmetric_hash import SymmetricHash
 from penstock.codegen.native import compile_kernel
 from penstock.loop.abi import JoinSpec
 from penstock.loop.interpret import interpret

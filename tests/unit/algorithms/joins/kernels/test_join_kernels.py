@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.algorithms.joins import plain
 from penstock.algorithms.joins.kernels import KERNELS, build
-from penstock.algorithms.joins.ordered_pairs import InOrder
+from penstock.algorithms.joins.no_partitioning import InOrder
 from penstock.loop.abi import MOST_SORTED_RUNS, JoinSpec
 from penstock.loop.interpret import interpret
 from penstock.loop.verify import verify

@@ -9,12 +9,10 @@ from functools import lru_cache
 import pyarrow as pa
 
 from penstock.algorithms.expressions.cells import Cell, narrow
-from penstock.algorithms.expressions.columns import Columns
-from penstock.algorithms.expressions.lowering import Lowering
-from penstock.algorithms.expressions.nullability import may_be_null
+from penstock.algorithms.expressions.lowering import Columns, Lowering, may_be_null
 from penstock.algorithms.monoids import Monoid, Values
 from penstock.algorithms.partials import ROWS, Finish, Partial
-from penstock.algorithms.partials.contribution import contribution
+from penstock.algorithms.partials.algebra import contribution
 from penstock.algorithms.sliding.incremental import (
     BoundsAlone,
     Carried,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from penstock.algorithms.expressions.cells import Cell
 from penstock.algorithms.expressions.lowering import Lowering
 from penstock.algorithms.keyed_states.kernel import KeyedKernel, KeyedSpec, KeyedStates
-from penstock.algorithms.partials.contribution import contribution
+from penstock.algorithms.partials.algebra import contribution
 from penstock.algorithms.sliding.slide import Row
 from penstock.loop.abi import NEED_OUTPUT
 from penstock.loop.build import KernelBuilder

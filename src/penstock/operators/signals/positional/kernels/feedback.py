@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.algorithms.expressions.cells import Cell
-from penstock.algorithms.expressions.scope import choose
+from penstock.algorithms.expressions.cells import Cell, choose
 from penstock.analysis.positions import marks_of
 from penstock.ir.signals.nodes import Feedback, Object, SelfReference, past
 from penstock.loop.build import KernelBuilder

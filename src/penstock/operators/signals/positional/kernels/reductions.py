@@ -9,11 +9,11 @@ from functools import partial
 import pyarrow as pa
 
 from penstock.algorithms.expressions.cells import Cell, conjunction
-from penstock.algorithms.expressions.nullability import may_be_null
+from penstock.algorithms.expressions.lowering import may_be_null
 from penstock.algorithms.monoids import Monoid, StateField, Values
 from penstock.algorithms.monoids.base import either, named
 from penstock.algorithms.partials import PRESENT, Finish, MayBeNull, Partial, monoid_of, partials_of
-from penstock.algorithms.partials.needs import MOMENTS, flag_of
+from penstock.algorithms.partials.algebra import MOMENTS, flag_of
 from penstock.analysis.positions import pane_of, result_step
 from penstock.expr.typing import type_of
 from penstock.ir.nodes import Reduction

@@ -11,7 +11,7 @@ from penstock.algorithms.monoids import Values
 from penstock.algorithms.monoids.base import either as chosen
 from penstock.algorithms.monoids.moments import distance
 from penstock.algorithms.partials import values_added
-from penstock.algorithms.partials.needs import MOMENTS
+from penstock.algorithms.partials.algebra import MOMENTS
 from penstock.expr import nodes as ex
 from penstock.ir.signals.nodes import Expression
 from penstock.loop.abi import LANES, NEED_WIDE

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from penstock.algorithms.expressions.cells import Cell, conjunction
-from penstock.algorithms.expressions.columns import Columns
+from penstock.algorithms.expressions.lowering import Columns
 from penstock.analysis.positions import result_step
 from penstock.expr import nodes as ex
 from penstock.ir.signals.nodes import Expression, Feedback, Object, Resample, Sampled, sources_of

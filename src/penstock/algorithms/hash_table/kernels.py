@@ -1,20 +1,92 @@
-"""Key tables: map a row's key to its group (a column of the pane table), by arithmetic for small ranges, else by hash.
-
-A key is a tuple of 64-bit words, one per `by` column of any type: integers unchanged, floats as canonical bits,
-strings as codes of the interner. A null is the word 0 with its bit set in the key's null mask.
-"""
+"""The hash table in kernels: the one probe loop, the group of a row's key by arithmetic or by hash, and numbers of keys."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.algorithms.expressions.cells import Cell, is_nan
-from penstock.algorithms.hash_table.probe import combine, find_or_insert, hash_word
-from penstock.loop.abi import KEYS
+from penstock.loop.abi import DONE, KEYS, NEED_KEYS, STATUS
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, F64, I32, I64, U64, Bitcast, Buffer, Value, Var, const, select
+from penstock.loop.nodes import (
+    BOOL,
+    F64,
+    I32,
+    I64,
+    U64,
+    Bitcast,
+    Buffer,
+    Kernel,
+    Value,
+    Var,
+    const,
+    maximum,
+    select,
+)
+
+# Odd 64-bit constants with well-mixed bits (splitmix64's and a golden-ratio multiplier).
+_MIX = 0xBF58476D1CE4E5B9
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+def hash_word(word: Value) -> Value:
+    """Mix 64 bits (as unsigned) so that the low bits depend on all."""
+    x = (Bitcast(word, U64) if word.type == I64 else word.to(U64)) * const(_GOLDEN, U64)
+    return (x ^ (x >> 32)) * const(_MIX, U64)
+
+
+def combine(seed: Value, word: Value) -> Value:
+    """Fold one more word into a hash."""
+    return hash_word((seed ^ (seed >> 29)) + hash_word(word))
+
+
+@contextmanager
+def probing(k: KernelBuilder, first: Value, mask: Value, going: Callable[[Value], Value]) -> Iterator[Var]:
+    """Emit the loop of linear probing: the body runs at each place, from `first`, while `going(place)` holds."""
+    place = k.var("place", first)
+    with k.while_(going(place)):
+        yield place
+        k.set(place, (place + 1) & mask)
+
+
+def probe(k: KernelBuilder, first: Value, mask: Value, taken: Callable[[Value], Value]) -> Var:
+    """Return the first place that is not `taken`: that of the key, or a free one. No table is ever full."""
+    with probing(k, first, mask, taken) as place:
+        pass
+    return place
+
+
+def first_place(hashed: Value, mask: Value) -> Value:
+    """Return where the probe of a 64-bit hash begins."""
+    return Bitcast(hashed ^ (hashed >> 32), I64) & mask
+
+
+def find_or_insert(
+    k: KernelBuilder,
+    hashed: Value,
+    buckets: Buffer,
+    bucket_mask: Value,
+    matches: Callable[[Value], Value],
+    insert: Callable[[], Value],
+) -> Var:
+    """Find the entry of a key, or insert one: `matches(entry)` compares, `insert()` returns a new entry.
+
+    A bucket holds entry + 1, or 0 if empty.
+    """
+
+    def other(place: Value) -> Value:
+        held = buckets[place].to(I64)
+        return held.ne(0) & ~matches(maximum(held - 1, const(0, I64)))
+
+    place = probe(k, first_place(hashed, bucket_mask), bucket_mask, other)
+    entry = k.var("entry", buckets[place].to(I64) - 1)
+    with k.if_(entry < 0):
+        k.set(entry, insert())
+        k.store(buckets, place, (entry + 1).to(buckets.type))
+    return entry
+
 
 _CANONICAL_NAN = 0x7FF8000000000000
 
@@ -181,3 +253,27 @@ def _digits(k: KernelBuilder, table: DenseGroups, column: Value) -> list[tuple[V
         found.append((k.var("word", select(null, const(0, I64), digit - 1 + table.bases[place])), null))
         rest = rest if place == 0 else k.var("rest", rest.div(table.sizes[place]))
     return found[::-1]
+
+
+def index_kernel(width: int) -> Kernel:
+    """Write the number of each row's key to `out`, and insert new keys.
+
+    Buffers hold the words and null masks of `width` components. The kernel stops before the table could overflow.
+    """
+    k = KernelBuilder("index")
+    lo, hi, capacity = k.scalar("lo"), k.scalar("hi"), k.scalar("key_capacity")
+    head = k.buffer("head", I64)
+    table = HashGroups.declare(k, head, width)
+    inputs = [k.buffer("in_words", I64) for _ in range(width)]
+    nulls = k.buffer("in_nulls", I64)
+    out = k.buffer("out", I64)
+    with k.for_(lo, hi, "row") as row:
+        with k.if_(head[KEYS] >= capacity):
+            k.store(head, STATUS, NEED_KEYS)
+            k.ret(row)
+        cells = [Cell(words[row], ((nulls[row] >> c) & 1).eq(0)) for c, words in enumerate(inputs)]
+        place, _ = table.locate(k, cells)
+        k.store(out, row, place)
+    k.store(head, STATUS, DONE)
+    k.ret(hi)
+    return k.build()

@@ -1,8 +1,4 @@
-"""Decimals: whole numbers of 64 or 128 bits, the digits without the point, whose scale the types hold.
-
-The precision of a result determines the bits it takes. Where 38 digits do not hold every result, a test refuses those
-that do not fit, before they are computed.
-"""
+"""Decimals: whole numbers of 64 or 128 bits, the digits without the point, whose scale the types hold."""
 
 from __future__ import annotations
 
@@ -10,8 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from penstock.algorithms.expressions.cells import Cell, both, narrow
-from penstock.algorithms.expressions.scope import Scope, computed_type
+from penstock.algorithms.expressions.cells import Cell, Scope, both, computed_type, narrow
 from penstock.expr import nodes as ex
 from penstock.expr.decimals import is_exact
 from penstock.loop.nodes import BOOL, F64, I64, I128, Binary, Type, Unary, Value, const, select
