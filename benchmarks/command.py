@@ -176,7 +176,9 @@ def nexmark(
 
 @app.command()
 def adapt(
-    figures: Annotated[str, typer.Option(help="Of 12, 13, 14, 14x10 and steady; all if empty.")] = "",
+    figures: Annotated[
+        str, typer.Option(help="Of 12, 13, 14, 14x10, steady and survivors; all if empty.")
+    ] = "",
     rows: Annotated[int, typer.Option(min=1_000, help="Rows of a push.")] = 1_000_000,
     pushes: Annotated[int, typer.Option(min=5, help="Pushes in a phase.")] = 16,
     json: Annotated[Path | None, typer.Option(help="Save the run as JSON.")] = None,

@@ -11,12 +11,22 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 from rich.console import Console
 from rich.table import Table
 
 import penstock as pk
 from benchmarks.adapt.runs import Plan, Progress, Runner, changes_of, run
-from benchmarks.adapt.workloads import PREDICATES, Phase, keys_query, predicates_query
+from benchmarks.adapt.workloads import (
+    ALONE,
+    PREDICATES,
+    SURVIVOR_FILTERS,
+    Phase,
+    check_survivors,
+    keys_query,
+    predicates_query,
+    survivor_rows,
+)
 from benchmarks.plot import save_panels
 from benchmarks.report import save_json
 from benchmarks.run import print_machine
@@ -204,6 +214,32 @@ def steady(request: AdaptRequest, progress: Progress) -> Result:
     return result
 
 
+def survivors(request: AdaptRequest, progress: Progress) -> Result:
+    """Dear conditions behind one that keeps 0.1 % of the rows, beside that one alone."""
+    rows = 4 * request.rows
+    table, engine = survivor_rows(rows), pk.Engine(threads=1)
+    stream = pk.from_arrow(table, time="t", name="rows")
+    queries = {
+        name: stream.filter(where).window(rows // 10).agg(n=pk.count())
+        for name, where in SURVIVOR_FILTERS.items()
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in queries}
+    for turn in range(request.pushes):
+        progress(f"turn {turn + 1} of {request.pushes}: {len(queries)} filters, {rows:,} rows")
+        for name, query in queries.items():
+            begin = time.thread_time()
+            found = query.collect(engine=engine)
+            seconds[name].append(time.thread_time() - begin)
+            check_survivors(name, table, pc.sum(found.column("n")).as_py() or 0)
+    points = {name: [round(min(taken) * 1e9 / rows, 3)] for name, taken in seconds.items()}
+    series = {name: [round(one * 1e9 / rows, 3) for one in taken] for name, taken in seconds.items()}
+    alone = points[ALONE][0]
+    verdicts = [
+        f"{name}: {point / alone:.2f} x {ALONE}" for name, (point,) in points.items() if name != ALONE
+    ]
+    return Result("survivors of a == 1", ["0.1 %"], points, series, [], verdicts)
+
+
 def _best_ratio(result: Result) -> float:
     return result.points["pinned"][0] / result.points["adaptive"][0]
 
@@ -215,6 +251,7 @@ FIGURES: dict[str, Figure] = {
     "14": sharing,
     "14x10": partial(sharing, keys=10_000_000),
     "steady": steady,
+    "survivors": survivors,
 }
 
 
@@ -268,5 +305,6 @@ def draw(axis: Any, result: Result) -> None:
     axis.set_title(result.name)
     axis.set_xlabel("push")
     axis.set_ylabel("ns per row")
-    axis.set_ylim(bottom=0)
+    shown = sorted(value for values in (*result.series.values(), *result.points.values()) for value in values)
+    axis.set_ylim(0, 1.5 * shown[len(shown) * 9 // 10])  # the first push compiles: it would hide the others
     axis.legend(fontsize=7)

@@ -10,16 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import penstock as pk
-from benchmarks.adapt.workloads import Phase, batch_at, columns_of
+from benchmarks.adapt.workloads import Phase, WrongAnswerError, batch_at, columns_of
 from penstock.api.stream import Stream
 from penstock.runtime.session import Session
 
 Clock = Callable[[], float]
 Progress = Callable[[str], None]
-
-
-class WrongAnswerError(Exception):
-    """A contender's results differ from the others'."""
 
 
 @dataclass
