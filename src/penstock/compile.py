@@ -22,18 +22,17 @@ from penstock.passes.pipeline import optimise
 from penstock.physical import nodes as ph
 from penstock.physical.build import physical
 from penstock.physical.memory_need import holders, operator_names
-from penstock.physical.settings import Settings
+from penstock.physical.nodes import Settings
 from penstock.physical.show import show as show_physical
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.plan.verify import verify as verify_plan
 from penstock.runtime.adapt.controller import USUAL, Policy
-from penstock.runtime.column_addresses import Reader
+from penstock.runtime.buffers import Reader
 from penstock.runtime.engine import Engine
-from penstock.runtime.join_metrics import JoinReport
 from penstock.runtime.memory.budget import Budget
 from penstock.runtime.memory.budgeted_session import BudgetedSession, Memory, RowNeed
-from penstock.runtime.metrics import Metrics
+from penstock.runtime.metrics import JoinReport, Metrics
 from penstock.runtime.session import Context, Pipeline, Session
 from penstock.translate import to_ir
 from penstock.types.windows import Steps

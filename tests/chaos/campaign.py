@@ -26,12 +26,10 @@ from penstock.codegen.tiers import TieredKernel
 from penstock.compile import forget
 from penstock.ir.interpret import interpret
 from penstock.operators.pane_aggregate.stage import WindowStage
-from penstock.physical.decide import StateProfile
 from penstock.physical.nodes import FilterOrder, KeyTable, Node, PaneAggregate, Sharing
 from penstock.physical.profile import Profile
-from penstock.physical.specialise import PaneProfile, specialise
-from penstock.runtime.adapt.controller import Policy
-from penstock.runtime.adapt.machine import Machine
+from penstock.physical.specialise import PaneProfile, StateProfile, specialise
+from penstock.runtime.adapt.controller import Machine, Policy
 from penstock.runtime.session import Session
 from tests.chaos.queries import batches_of, float_batches_of, float_query_of, query_of
 

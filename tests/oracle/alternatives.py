@@ -8,9 +8,9 @@ from dataclasses import replace
 from penstock.ir import nodes as ir
 from penstock.physical import nodes as ph
 from penstock.physical.build import physical
-from penstock.physical.choose_algorithm import RECOMPUTE, SUBTRACT, TWO_STACKS
 from penstock.physical.choose_join import EAGER_ALGORITHMS, LAZY_ALGORITHMS
-from penstock.physical.settings import POSITIONAL_SIGNALS, SURVIVORS, Settings
+from penstock.physical.choose_window import RECOMPUTE, SUBTRACT, TWO_STACKS
+from penstock.physical.nodes import POSITIONAL_SIGNALS, SURVIVORS, Settings
 from penstock.physical.verify import verify
 from penstock.plan.nodes import Source
 from penstock.types.windows import LEFT_ROW_KINDS, InWindow, Session, TimeWindow, windows_overlap

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.runtime.memory.budget import Budget
+from penstock.runtime.memory.budget import Budget, SortedRuns
 from penstock.runtime.memory.budgeted_session import BudgetedSession
-from penstock.runtime.memory.sorted_runs import SortedRuns
 from penstock.runtime.stage import END_OF_TIME
 from tests.oracle import describe as d
 from tests.oracle import join_cases, signal_cases

@@ -15,11 +15,9 @@ from penstock.algorithms.hash_table.keys import Interner
 from penstock.algorithms.hash_table.text_kernels import intern_kernel
 from penstock.loop.abi import Binding
 from penstock.loop.nodes import I32, I64, Kernel
-from penstock.runtime.batch_views import views_of
-from penstock.runtime.buffers import values_view
-from penstock.runtime.column_addresses import Reader
-from penstock.runtime.implied_times import implied_times
+from penstock.runtime.buffers import Reader, values_view, views_of
 from penstock.runtime.kernels import Call, KernelCall, TextKernels
+from penstock.runtime.source_stage import implied_times
 from penstock.types.time import Time
 
 Backend = Callable[[Kernel], KernelCall]

@@ -7,8 +7,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
-from penstock.runtime.time_limits import within_reach
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, within_reach
 
 
 @dataclass(frozen=True)

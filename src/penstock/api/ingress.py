@@ -11,8 +11,7 @@ import pyarrow as pa
 from penstock.plan.nodes import Source
 from penstock.runtime.buffers import indices, ticks_of, time_array
 from penstock.runtime.session import Session
-from penstock.runtime.splits import Splits
-from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, Splits
 from penstock.sources.conform import Conform, check, conformer
 from penstock.sources.malformed import HISTORY, NO_TIME, Arrived, Bad, quarantine_table, without_time
 from penstock.sources.side_output import file_name, put_next

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.column_addresses import FIRST_COLUMN, ColumnLayout
+from penstock.runtime.buffers import FIRST_COLUMN, ColumnLayout
 from penstock.runtime.ring import (
     ASKING,
     BLOCK_FULL,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.codegen.llvm import OptimisationLevel
 from penstock.codegen.values import ENTRY
-from penstock.runtime.column_addresses import (
+from penstock.runtime.buffers import (
     BEHIND,
     COLUMNS,
     FIRST_COLUMN,

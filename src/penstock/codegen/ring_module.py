@@ -14,7 +14,7 @@ from llvmlite import ir
 
 from penstock.codegen.scheduler_module import Emitter
 from penstock.runtime import ring
-from penstock.runtime.column_addresses import BEHIND, WATERMARK
+from penstock.runtime.buffers import BEHIND, WATERMARK
 
 RUN, PUT, COMMIT, SWAP, WATCH, NOTHING = (
     "penstock_run",

@@ -24,10 +24,10 @@ from penstock.operators.pane_aggregate.kernels.window import WindowInputs
 from penstock.physical import nodes as ph
 from penstock.physical.choose_strategy import described, possible
 from penstock.physical.nodes import Join
+from penstock.physical.overflows import aggregates, object_of
 from penstock.physical.show import show as show_physical
-from penstock.physical.written_form import aggregates, object_of
 from penstock.plan.show import show as show_plan
-from penstock.runtime.join_metrics import JoinReport
+from penstock.runtime.metrics import JoinReport
 from penstock.types.arrow import width_of
 from penstock.types.time import describe_length, length_of
 from penstock.types.windows import LEFT_ROW_KINDS, InWindow, Session, windows_overlap

@@ -20,7 +20,7 @@ from penstock.operators.topk.stage import top_k
 from penstock.operators.union.stage import MergeStage
 from penstock.physical import nodes as ph
 from penstock.physical.overflows import overflow_message
-from penstock.runtime.join_metrics import JoinReport
+from penstock.runtime.metrics import JoinReport
 from penstock.runtime.session import Context, Pipeline, StageSpec
 from penstock.runtime.source_stage import SourceStage
 from penstock.runtime.stage import Stage

@@ -24,19 +24,26 @@ from penstock.ir import nodes as ir
 from penstock.ir import nodes as jn
 from penstock.physical import choose_join, choose_signals, choose_window, watermark_rules
 from penstock.physical import nodes as ph
-from penstock.physical.choose_algorithm import AlgorithmChoice, choices, preferred
-from penstock.physical.choose_states import STATES, keyed_states, may_hold_states
+from penstock.physical.choose_window import (
+    STATES,
+    AlgorithmChoice,
+    choices,
+    keyed_states,
+    may_hold_states,
+    preferred,
+)
+from penstock.physical.nodes import POSITIONAL_SIGNALS, Settings
 from penstock.physical.order_conjuncts import guessed_order, show_order
-from penstock.physical.predicate_costs import conjunct_costs
-from penstock.physical.settings import POSITIONAL_SIGNALS, Settings
-from penstock.physical.split_filters import SplitFilter, split_filter
-from penstock.physical.split_joins import result_columns, split_rolling
-from penstock.physical.split_results import fits_emission, split_results
+from penstock.physical.split_filters import SplitFilter, conjunct_costs, split_filter
 from penstock.physical.split_windows import (
     SplitWindow,
     columns_kept,
     fields_over_rows,
     fields_over_windows,
+    fits_emission,
+    result_columns,
+    split_results,
+    split_rolling,
     split_window,
     without_time,
 )

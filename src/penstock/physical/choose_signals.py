@@ -14,8 +14,7 @@ from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.scope import NO_END, is_lenient
 from penstock.loop.machine import machine_type
 from penstock.physical import nodes as ph
-from penstock.physical.choose_algorithm import AlgorithmChoice, over_samples
-from penstock.physical.choose_states import ROWS, STATES
+from penstock.physical.choose_window import ROWS, STATES, AlgorithmChoice, over_samples
 
 
 def reductions_of(this: temporal.Object) -> tuple[temporal.WindowReduction, ...]:

@@ -1,19 +1,162 @@
-"""Choose how a windowed object runs: in panes or over sorted rows, and its key table."""
+"""Choose how a windowed object runs: in panes or over rows, its key table, what is kept, and the algorithm of each reduction."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import exp
 
 import pyarrow as pa
 
 from penstock.algorithms.sorted_partitions.reducers import FrameReduction
+from penstock.analysis.panes import (
+    ReductionFacts,
+    in_panes,
+    overlaps,
+    panes_per_window,
+    regular,
+    state_obstacle,
+)
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
+from penstock.ir.nodes import Attach, Lookback, Program, Reduce, RollingJoin, Windowed
 from penstock.ir.scope import result_type
 from penstock.loop.machine import is_text
-from penstock.physical.choose_algorithm import AlgorithmChoice
-from penstock.physical.nodes import Assumption, Choice, Reduction, Rejected
+from penstock.physical.nodes import Assumption, Choice, Held, LookBack, Mode, Node, Reduction, Rejected
 from penstock.types.arrow import kind_of
-from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow
+from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow, Count, Session, Window
+
+ONE_PANE, FRAME_ENDS, ORDER_STATISTICS = "one pane", "frame ends", "order-statistics"
+PREFIX_SUMS, COUNT_SLIDE = "prefix-sums", "count-slide"
+RECOMPUTE, SUBTRACT, TWO_STACKS = "recompute", "subtract-on-evict", "two-stacks"
+# Up to this many panes, merging anew is cheaper than incremental maintenance (measured: equal at 5).
+FEW_PANES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class AlgorithmChoice:
+    """The algorithm of one reduction, the way of its object, and the reason as text."""
+
+    algorithm: str
+    way: str
+    reason: str
+
+
+def choices(program: Program, force: str | None = None) -> dict[str, tuple[AlgorithmChoice, ...]]:
+    """Choose the algorithm of every reduction of every windowed object, by the object's name.
+
+    `force` names an algorithm to use wherever it is applicable.
+    """
+    found: dict[str, tuple[AlgorithmChoice, ...]] = {}
+    for obj in program.objects:
+        match obj.body:
+            case Reduce() | Attach() | Lookback() as body:
+                found[obj.name] = _chosen(body, program, force)
+            case RollingJoin(right=right, reductions=reductions) as join:
+                facts = [ReductionFacts(reduction, program[right].schema) for reduction in reductions]
+                found[obj.name] = tuple(_over_partitions(one, join, force) for one in facts)
+    return found
+
+
+def _chosen(body: Windowed, program: Program, force: str | None) -> tuple[AlgorithmChoice, ...]:
+    schema = program[body.source].schema
+    facts = [ReductionFacts(reduction, schema) for reduction in body.reductions]
+    if isinstance(body, Reduce) and in_panes(body, program):
+        return tuple(_in_panes(fact, body.domain, force) for fact in facts)
+    return tuple(_over_partitions(fact, body, force) for fact in facts)
+
+
+# --- the algorithm ------------------------------------------------------------------------------------------
+
+
+def preferred(domain: Window, force: str | None = None) -> str:
+    """Return how panes of these windows are merged if the aggregate permits it."""
+    panes = panes_per_window(domain)
+    if panes == 1:
+        return ONE_PANE
+    return force or (RECOMPUTE if panes <= FEW_PANES else SUBTRACT)
+
+
+def _in_panes(facts: ReductionFacts, domain: Window, force: str | None) -> AlgorithmChoice:
+    panes, wanted = panes_per_window(domain), preferred(domain, force)
+    if wanted == ONE_PANE:
+        return AlgorithmChoice(ONE_PANE, "panes", "each window is one pane, read where it lies")
+    if wanted == SUBTRACT:
+        obstacle = (
+            "a custom aggregate removes rows, and panes are states"
+            if facts.definition is not None
+            else _obstacle(facts)
+        )
+        return _subtracted(facts, "panes", obstacle, force)
+    if force is not None:
+        return AlgorithmChoice(force, "panes", "requested")
+    return AlgorithmChoice(RECOMPUTE, "panes", f"a window has {panes} panes only, soon merged anew")
+
+
+def over_samples(facts: ReductionFacts, force: str | None = None) -> AlgorithmChoice:
+    """Choose the algorithm of a reduction over the samples of a signal, whose spans overlap like look-backs."""
+    return _over_partitions(facts, Lookback("", (), (), (), ()), force)
+
+
+def _over_partitions(
+    facts: ReductionFacts, body: Windowed | RollingJoin, force: str | None
+) -> AlgorithmChoice:
+    if facts.is_ends:
+        return AlgorithmChoice(
+            FRAME_ENDS, "partitions", "the positions of a window's first and last row determine it"
+        )
+    if not facts.algebra.commutative and facts.algebra.holistic:
+        return AlgorithmChoice(
+            RECOMPUTE, "partitions", "the result is all values of a window" + _instead(force, RECOMPUTE)
+        )
+    if facts.algebra.holistic:
+        reason = f"{facts.name} needs the values of a window in order"
+        return AlgorithmChoice(ORDER_STATISTICS, "partitions", reason + _instead(force, ORDER_STATISTICS))
+    if force is None and regular(body) and facts.algebra.associative:
+        shared = "neighbours share panes" if overlaps(body) else "each row is read once"
+        reason = f"windows of rows without keys lie at regular places: nothing is looked up, {shared}"
+        return AlgorithmChoice(COUNT_SLIDE, "partitions", reason)
+    if force is None and not overlaps(body):
+        return AlgorithmChoice(RECOMPUTE, "partitions", "windows do not overlap: each row is read once")
+    if force == RECOMPUTE:
+        return AlgorithmChoice(RECOMPUTE, "partitions", "requested")
+    return _slid(facts, force)
+
+
+def _slid(facts: ReductionFacts, force: str | None) -> AlgorithmChoice:
+    obstacle = _obstacle(facts)
+    if force != TWO_STACKS and obstacle is None:
+        return _subtracted(facts, "partitions", None, force)
+    if not facts.algebra.associative:
+        reason = f"{facts.name} has no merge: its state comes from rows in order"
+        return AlgorithmChoice(RECOMPUTE, "partitions", reason + _instead(force, RECOMPUTE))
+    if force == TWO_STACKS:
+        return AlgorithmChoice(TWO_STACKS, "partitions", "requested")
+    if force is None and facts.has_prefixes:
+        reason = f"{facts.name} of floats is the difference of two compensated prefixes, by two stacks where values differ too much in size"
+        return AlgorithmChoice(PREFIX_SUMS, "partitions", reason)
+    return _subtracted(facts, "partitions", obstacle, force)
+
+
+def _subtracted(facts: ReductionFacts, way: str, obstacle: str | None, force: str | None) -> AlgorithmChoice:
+    """Choose subtract-on-evict, or two-stacks if there is an obstacle."""
+    if obstacle is None:
+        reason = "requested" if force == SUBTRACT else f"{facts.name} takes out again exactly what left"
+        return AlgorithmChoice(SUBTRACT, way, reason)
+    return AlgorithmChoice(TWO_STACKS, way, obstacle + _instead(force, TWO_STACKS))
+
+
+def _obstacle(facts: ReductionFacts) -> str | None:
+    """Return why evicted rows cannot be subtracted; None if they can."""
+    if not facts.algebra.invertible:
+        return f"nothing can be taken out of {facts.name} again"
+    if facts.inexact:
+        return f"{facts.name} of floats is never subtracted: rounding would stay behind"
+    return None
+
+
+def _instead(force: str | None, taken: str) -> str:
+    return "" if force in (None, taken) else f" (so not by {force}, which was requested)"
 
 
 def key_table(body: ir.Reduce, schema: pa.Schema) -> Choice:
@@ -106,3 +249,93 @@ def reductions_over_columns(
         )
         for reduction, choice in zip(reductions, chosen, strict=True)
     )
+
+
+STATES: Held = "states per key"
+ROWS: Held = "rows"
+ROWS_PER_KEY = 128  # measured: with 100 of 1 M rows for each key both take as long, with 10 rows take a fifth
+# Threads share sorted partitions, but not the states of a key: from three on, sorting is faster (measured with two).
+FEW_THREADS = 2
+
+
+def keyed_states(
+    body: ir.Body, program: ir.Program, aggregator: str | None = None, mode: Mode = "unbounded"
+) -> Choice:
+    """Choose states per key wherever a running query can have them: a push then costs its rows and what they complete.
+
+    Data at rest is one push, and sorting rows by key once is mostly faster than a lookup for each row. Measured with one
+    thread, sorted against states, in M rows/s: sessions 62 and 46, windows of rows 116 and 75, look-backs over a span of
+    time by key 10 and 27 if rows are subtracted, 18 and 16 if not. A forced algorithm applies to rows.
+    """
+    obstacle = state_obstacle(body, program)
+    if mode == "bounded":
+        obstacle = obstacle or _slower_at_rest(body, program)
+    if aggregator is not None:
+        obstacle = obstacle or f"{aggregator} was requested, which reduces rows"
+    if obstacle is not None:
+        return Choice("held", ROWS, "windows read their rows", (Rejected(STATES, obstacle),))
+    if mode == "bounded":
+        few = Assumption(
+            f"the engine has at most {FEW_THREADS} threads", "sorted partitions, which threads share"
+        )
+        many = Assumption(f"keys have {ROWS_PER_KEY} rows or more each", "sorted rows, from the first row on")
+        reason = "rows enter and leave the sums of their key in order of time, which needs no sorting by key"
+        return Choice(
+            "held",
+            STATES,
+            reason,
+            (Rejected(ROWS, "they are sorted by key, and results by time"),),
+            (few, many),
+        )
+    reason = "states of a fixed size per key: a push costs its rows and what they complete"
+    return Choice("held", STATES, reason, (Rejected(ROWS, "each push would read every row held"),))
+
+
+def held_for(rows: int, sampled: int, distinct: int) -> tuple[Held, str]:
+    """Choose for data at rest, of which a sample of so many rows has so many distinct keys.
+
+    States pay if a key has `ROWS_PER_KEY` rows or more. A table of more keys leaves the caches, and each row waits for
+    its key. One key needs no sorting at all.
+
+    >>> held_for(1_000_000, 4_096, 900)[0], held_for(1_000_000, 4_096, 4_000)[0]
+    ('states per key', 'rows')
+    """
+    if distinct <= 1:
+        return ROWS, "the rows have one key: in order of time, they are sorted"
+    most = rows / ROWS_PER_KEY
+    if distinct > most * (1 - exp(-sampled / most)):  # as many as a sample has of so many keys
+        return (
+            ROWS,
+            f"a sample of {sampled:,} rows has {distinct:,} keys: fewer than {ROWS_PER_KEY} rows for each",
+        )
+    return STATES, f"a sample of {sampled:,} rows has {distinct:,} keys: their states stay in the caches"
+
+
+def revised(node: Node, held: Held, why: str) -> Node:
+    """The node of a look-back that holds something else than planned, for the reason `why`."""
+    assert isinstance(node.op, LookBack)
+    choices = tuple(
+        Choice("held", held, why, (Rejected(choice.taken, "what was planned"),))
+        if choice.what == "held"
+        else choice
+        for choice in node.choices
+    )
+    return replace(node, op=replace(node.op, held=held), choices=choices)
+
+
+def may_hold_states(body: ir.Body) -> bool:
+    """Return whether the choice is open for a type of window, so that its plan records the choice and its reason."""
+    match body:
+        case ir.Lookback() | ir.Reduce(domain=Session() | Count()):
+            return True
+        case _:
+            return False
+
+
+def _slower_at_rest(body: ir.Body, program: ir.Program) -> str | None:
+    """Return why sorted partitions are faster for data at rest; None if they are not."""
+    if isinstance(body, ir.Lookback) and body.keys and len(body.spans) == 1 and body.spans[0].rows is None:
+        facts = [ReductionFacts(reduction, program[body.source].schema) for reduction in body.reductions]
+        if all(fact.algebra.invertible and not fact.inexact for fact in facts):
+            return None
+    return "data at rest comes in one push: rows are sorted by key once, without a lookup each"

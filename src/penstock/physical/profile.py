@@ -1,4 +1,4 @@
-"""What a sample of an operator's rows has shown: a plain value, from which `decide.py` chooses variants."""
+"""What a sample of an operator's rows has shown: a plain value, from which `specialise.py` chooses variants."""
 
 from __future__ import annotations
 

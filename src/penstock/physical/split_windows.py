@@ -1,29 +1,103 @@
-"""Lower a windowed object for sorted partitions: plain columns, then frames, then fields over their results.
-
-~w @ sessions by k = { #0 = ⊕(sum, p * q) where ok;  vwap: #0 / 2 }
-→  rows     { ts; k; arg0: p * q; where0: ok }          one pass of the row kernel
-   frames   { window_start; window_end; k; reduced0 }   sorted partitions
-   results  { …; vwap: reduced0 / 2 }                   one pass of the row kernel
-"""
+"""Lower windows and joins: plain columns, then frames or pairs, then fields over their results, under hidden names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from penstock.algorithms.expressions.host_columns import HostColumns
 from penstock.algorithms.sorted_partitions.reducers import FrameReduction
+from penstock.analysis.predicates import conjuncts
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
-from penstock.ir.scope import result_type
+from penstock.ir import nodes as jn
+from penstock.ir.scope import pair_scope, result_type
 from penstock.loop.machine import is_text
 from penstock.physical import nodes as ph
-from penstock.physical.hidden_names import hidden_name
-from penstock.physical.split_results import read_from_columns
-from penstock.types.arrow import kind_of
-from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow
+from penstock.physical.nodes import JoinColumn, Rows
+from penstock.types.arrow import has_codes, kind_of
+from penstock.types.time import Time
+from penstock.types.windows import (
+    JOIN_TIME,
+    WINDOW_BOUNDS,
+    WINDOW_END,
+    WINDOW_START,
+    CarriedWindow,
+    left_column,
+    right_column,
+)
+
+
+def hidden_name(taken: Collection[str], hint: str, place: int) -> str:
+    """Return a column name that is not taken.
+
+    >>> hidden_name(["arg0"], "arg", 0)
+    'arg0_'
+    """
+    return next(
+        candidate for n in range(len(taken) + 1) if (candidate := f"{hint}{place}{'_' * n}") not in taken
+    )
+
+
+# --- results that Arrow must compute -----------------------------------------------------------------------
+
+
+def _result_scope(body: ir.Reduce, source: ir.Object) -> tuple[pa.Schema, list[pa.DataType]]:
+    """The columns that results may reference, and the types of the reductions."""
+    keys = [pa.field(key.name, type_of(key.expr, source.schema)) for key in body.keys]
+    bounds = [pa.field(name, source.time.type) for name in WINDOW_BOUNDS]
+    return pa.schema([*bounds, *keys]), _reduction_types(body.reductions, source.schema)
+
+
+def _reduction_types(reductions: tuple[ir.Reduction, ...], schema: pa.Schema) -> list[pa.DataType]:
+    return [type_of(ex.Aggregate(r.function, r.args, r.where, r.options), schema) for r in reductions]
+
+
+def fits_emission(body: ir.Reduce, source: ir.Object) -> bool:
+    """Whether the emit kernel can compute every result: no text except keys and plain reductions."""
+    scope, types = _result_scope(body, source)
+    columns = pa.schema([*scope, *(pa.field(f"\0{i}", dtype) for i, dtype in enumerate(types))])
+    exprs: list[ex.Expr] = [
+        column.expr for column in body.fields if not isinstance(column.expr, ex.Column | ex.Reduced)
+    ]
+    exprs += [] if body.having is None else [body.having]
+    as_columns = [read_from_columns(operand, [f"\0{i}" for i in range(len(types))]) for operand in exprs]
+    host = HostColumns(columns)
+    for column in as_columns:
+        host.value(column)
+    texts = (has_codes(columns.field(name).type) for column in as_columns for name in ex.columns_of(column))
+    return not host.fields and not any(texts)
+
+
+def split_results(
+    this: ir.Object, body: ir.Reduce, source: ir.Object
+) -> tuple[ir.Reduce, ir.Object, ir.Samples]:
+    """Split into an object with bounds, keys and bare reductions, and a filter and fields over its columns."""
+    scope, types = _result_scope(body, source)
+    names = [hidden_name(scope.names, "reduced", i) for i in range(len(types))]
+    fields = (
+        *(ex.Field(name, ex.Column(name)) for name in scope.names),
+        *(ex.Field(name, ex.Reduced(i)) for i, name in enumerate(names)),
+    )
+    schema = pa.schema([*scope, *(pa.field(name, dtype) for name, dtype in zip(names, types, strict=True))])
+    plain = ir.Reduce(source.name, body.domain, body.keys, body.reductions, fields, body.where)
+    having = None if body.having is None else read_from_columns(body.having, names)
+    after = tuple(ex.Field(field.name, read_from_columns(field.expr, names)) for field in body.fields)
+    time = replace(source.time, column=WINDOW_BOUNDS[1], shift=-1, period=None, start=0)
+    made = ir.Object(f"{this.name}.plain", plain, schema, time)
+    return plain, made, ir.Samples(made.name, having, after)
+
+
+def read_from_columns(expr: ex.Expr, names: list[str]) -> ex.Expr:
+    """Replace each reduction by the column that holds it."""
+
+    def rule(node: ex.Expr) -> ex.Expr:
+        return ex.Column(names[node.index]) if isinstance(node, ex.Reduced) else node
+
+    return ex.rewrite(expr, rule)
 
 
 @dataclass(frozen=True)
@@ -207,3 +281,89 @@ def columns_kept(this: ir.Object, source: ir.Object) -> list[str]:
             return [name for name in source.schema.names if name in read or name in time]
         case _:
             return time
+
+
+_ORIGINS = {WINDOW_START: "start", WINDOW_END: "end", JOIN_TIME: "time"}
+_SIDES = (left_column(""), right_column(""))
+
+
+def result_columns(body: jn.Join | jn.Asof) -> tuple[JoinColumn, ...]:
+    """List the origin of each column of a join's result."""
+    return tuple(_pair_column(field, dict(body.on)) for field in body.fields)
+
+
+def _pair_column(field: ex.Field, keys: dict[str, str]) -> JoinColumn:
+    assert isinstance(field.expr, ex.Column)
+    name = field.expr.name
+    if name in _ORIGINS:
+        return JoinColumn(field.name, _ORIGINS[name])
+    side, own = own_column(name)
+    if side == 0 and own in keys:
+        return JoinColumn(field.name, "key", own, keys[own])
+    return JoinColumn(field.name, ("left", "right")[side], own)
+
+
+def own_column(name: str) -> tuple[int, str]:
+    """Return the side that a column of a pair belongs to, and its name there.
+
+    >>> own_column("right.price")
+    (1, 'price')
+    """
+    side = 0 if name.startswith(_SIDES[0]) else 1
+    return side, name.removeprefix(_SIDES[side])
+
+
+# --- conditions -------------------------------------------------------------------------------------
+
+
+def condition_columns(where: ex.Expr) -> tuple[tuple[str, int, str], ...]:
+    """List the columns of a pair that a condition reads: the pair's name, the side, the side's name."""
+    return tuple((name, *own_column(name)) for name in sorted(ex.columns_of(where)))
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition over pairs as a filter over numbered pairs: the pairs' columns, the filter, the number's name."""
+
+    pairs: pa.Schema
+    rows: Rows
+    number: str
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The numbers of the pairs that remain."""
+        return pa.schema([pa.field(self.number, pa.int64())])
+
+
+def condition_of(where: ex.Expr, time: Time, left: pa.Schema, right: pa.Schema) -> Condition:
+    """Express a condition as a filter over numbered pairs."""
+    scope = pair_scope(time, left, right)
+    read = [scope.field(name) for name, _, _ in condition_columns(where)]
+    number = hidden_name([column.name for column in read], "pair", 0)
+    pairs = pa.schema([*read, pa.field(number, pa.int64())])
+    return Condition(pairs, Rows(conjuncts(where), (ex.Field(number, ex.Column(number)),)), number)
+
+
+# --- rolling joins ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SplitRolling:
+    """A rolling join in steps: `samples` computes the right rows `ready`; `plain` has left rows with reductions."""
+
+    samples: ir.Samples
+    ready: ir.Object
+    reductions: tuple[FrameReduction, ...]
+    plain: ir.Object
+    fields: ir.Samples
+
+
+def split_rolling(this: ir.Object, body: jn.RollingJoin, left: ir.Object, right: ir.Object) -> SplitRolling:
+    """Compute arguments and conditions as columns of the right side, and reductions as columns of the left."""
+    kept = dict.fromkeys([right.time.column, *(name for _, name in body.on)])
+    samples, ready, reductions = partition_rows(f"{this.name}.rows", right, list(kept), body.reductions)
+    names = [hidden_name(left.schema.names, "reduced", place) for place in range(len(reductions))]
+    reduced = [pa.field(name, reduction.type) for name, reduction in zip(names, reductions, strict=True)]
+    plain = ir.Object(f"{this.name}.frames", body, pa.schema([*left.schema, *reduced]), this.time)
+    fields = tuple(ex.Field(field.name, read_from_columns(field.expr, names)) for field in body.fields)
+    return SplitRolling(samples, ready, reductions, plain, ir.Samples(plain.name, None, fields))

@@ -1,17 +1,96 @@
-"""Conversions between Arrow arrays, NumPy views and machine types, and memory allocation for them."""
+"""Conversions between Arrow arrays, NumPy views and machine types; addresses for native code; a pool of blocks for reuse."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from itertools import cycle
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.loop.nodes import I128, Type
-from penstock.runtime.buffer_pool import APART, LARGEST, PAGE, SMALLEST, block_of
 from penstock.types.arrow import FEW_DIGITS
+from penstock.types.time import Time
+
+SMALLEST, LARGEST = 1 << 18, 1 << 25  # bytes of a block: allocators reuse smaller ones; larger ones are freed
+MOST_POOLED_BYTES = 1 << 26  # bytes of all pooled blocks
+PAGE = 4096
+# Arrays begin at different offsets of a page, APART bytes from one to the next: kernels that read several arrays in
+# step then find them in different sets of the L1 cache, where a way predictor would confuse equal offsets.
+APART = 25 * 64
+_STEPS = cycle([APART * place % PAGE for place in range(64)])
+# Blocks larger than the requested size by more than this factor are left for larger requests.
+_LOOSEST = 2
+
+
+class BufferPool:
+    """Free blocks, oldest first.
+
+    The garbage collector releases blocks: on any thread, inside any of these methods, and an interrupt may end a
+    release at any point. So there is no lock that could stay locked, only operations that the interpreter runs atomically.
+    """
+
+    def __init__(self, most: int = MOST_POOLED_BYTES) -> None:
+        self.most = most
+        self._blocks: dict[int, pa.Buffer] = {}  # by address
+
+    @property
+    def held(self) -> int:
+        """The number of bytes in the pool."""
+        return sum([block.size for block in list(self._blocks.values())])
+
+    def take(self, size: int) -> pa.Buffer:
+        """Acquire a block of at least `size` bytes: the smallest that fits, or a new one."""
+        # Not of items: their tuples may start the garbage collector, which gives blocks back meanwhile.
+        waiting = list(self._blocks.values())
+        fitting = [(block.size, block.address) for block in waiting if size <= block.size <= _LOOSEST * size]
+        if fitting:
+            found = self._blocks.pop(min(fitting)[1], None)
+            if found is not None:  # None if another thread took it first
+                return found
+        return pa.allocate_buffer(size)
+
+    def give(self, block: pa.Buffer) -> None:
+        """Release a block into the pool; evict the oldest blocks while the pool is too large."""
+        self._blocks[block.address] = block
+        excess = self.held - self.most
+        for oldest in list(self._blocks.values()) if excess > 0 else ():
+            if excess <= 0:
+                return
+            self._blocks.pop(oldest.address, None)
+            excess -= oldest.size
+
+
+class _Lease:
+    """The owner of an array's block; its deletion releases the block into the pool."""
+
+    __slots__ = ("__array_interface__", "block", "pool")
+
+    def __init__(self, pool: BufferPool, size: int) -> None:
+        self.pool, self.block = pool, pool.take(size + PAGE)
+        self.__array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (self.block.address + next(_STEPS), False),
+            "version": 3,
+        }
+
+    def __del__(self) -> None:
+        self.pool.give(self.block)
+
+
+_POOL = BufferPool()
+
+
+def block_of(size: int, pool: BufferPool = _POOL) -> np.ndarray:
+    """Allocate `size` bytes with undefined contents, in a block that returns to the pool with its last view."""
+    return np.asarray(_Lease(pool, size))
+
 
 # Bytes. Smaller arrays are cheap from any allocator; for larger ones, untouched zero pages are cheaper than clearing.
 LARGE, TOO_LARGE = 1 << 16, 1 << 25
@@ -214,3 +293,110 @@ def longer(array: np.ndarray, size: int) -> np.ndarray:
 def plain(column: pa.Array) -> pa.Array:
     """Decode a column that is dictionary-encoded; return others unchanged."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+# The words of a batch: the watermark before it, then after it; whether a row is behind the watermark at its arrival;
+# and the address of each column's first value, 0 if it holds nulls, 1 if it holds none but has no fixed width.
+WATERMARK, BEHIND, FIRST_COLUMN = range(3)
+# The words of a plan: the number of columns, the place of the time column, the lateness; the width of each column's
+# values in bytes, or 0.
+COLUMNS, TIME, LATENESS, FIRST_WIDTH = range(4)
+
+Words = array  # of 64-bit integers
+# Fill the words of a batch by a plan. False: the times hold nulls, or there are none.
+Reader = Callable[[pa.RecordBatch, "Words[int]", "Words[int]"], bool]
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnLayout:
+    """The plan by which batches of a schema are read; None if native code cannot read their times."""
+
+    schema: pa.Schema
+    plan: Words[int] | None
+
+    @classmethod
+    def of(cls, schema: pa.Schema, time: Time, lateness: int) -> ColumnLayout:
+        at = schema.get_field_index(time.column)  # -1 if it is missing or there are two
+        if at < 0 or not _has_ticks(schema.field(at).type):
+            return cls(schema, None)
+        return cls(schema, array("q", [len(schema), at, lateness, *[_width(field.type) for field in schema]]))
+
+    def read(self, batch: pa.RecordBatch, watermark: int, reader: Reader) -> ColumnAddresses | None:
+        """Read a batch. None: a row is behind the watermark, or native code cannot decide."""
+        if self.plan is None:
+            return None
+        words = array("q", [0] * (FIRST_COLUMN + self.plan[COLUMNS]))
+        words[WATERMARK] = watermark
+        if not reader(batch, self.plan, words) or words[BEHIND]:
+            return None
+        return ColumnAddresses(self, batch, words)
+
+    def places(self, names: tuple[str, ...]) -> list[int] | None:
+        """The places of columns among the words of a batch; None if one is not a column, or has no fixed width."""
+        found = [self.schema.get_field_index(name) for name in names]
+        if any(at < 0 or not _width(self.schema.field(at).type) for at in found):
+            return None
+        return [FIRST_COLUMN + at for at in found]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnAddresses:
+    """The words of a batch, valid while it lives."""
+
+    layout: ColumnLayout
+    batch: pa.RecordBatch
+    words: Words[int]
+
+    @property
+    def hold_nulls(self) -> bool:
+        """Whether some column holds nulls; a kernel that tests for nulls may read no other part of a column."""
+        return 0 in self.words[FIRST_COLUMN:]
+
+    @property
+    def watermark(self) -> int:
+        """The watermark after the batch."""
+        return self.words[WATERMARK]
+
+
+def _has_ticks(dtype: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(dtype) or pa.types.is_int64(dtype))
+
+
+def _width(dtype: pa.DataType) -> int:
+    """The bytes of a value that kernels read where it lies, or 0."""
+    plain = pa.types.is_primitive(dtype) and not pa.types.is_boolean(dtype)
+    return dtype.bit_width // 8 if plain else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """The columns of a batch and NumPy views of their values, cached while the batch lives: fetching a column costs 2 µs.
+
+    Nothing derived from values is cached: the owner of the data may write to it between two runs.
+    """
+
+    batch: ref[pa.RecordBatch]
+    columns: dict[str, pa.Array] = field(default_factory=dict)
+    values: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+_VIEWS: dict[int, Views] = {}  # by the id of the batch
+
+
+def views_of(batch: pa.RecordBatch) -> Views:
+    """The cached views of a batch."""
+    place = id(batch)
+    found = _VIEWS.get(place)
+    if found is None or found.batch() is not batch:
+        # Not a Python function: an interrupt raised in the callback of a weak reference is lost.
+        found = _VIEWS[place] = Views(ref(batch, partial(_VIEWS.pop, place)))
+    return found
+
+
+def column_of(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """The column of a batch, fetched once."""
+    columns = views_of(batch).columns
+    found = columns.get(name)
+    if found is None:
+        found = columns[name] = batch.column(name)
+    return found

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from penstock.errors import EngineError, UnsupportedError
-from penstock.runtime.adapt.assumptions import check_assumptions
+from penstock.runtime.adapt.controller import check_assumptions
 from penstock.runtime.memory.budget import Budget, memory_bytes
 from penstock.types.choices import one_of
 

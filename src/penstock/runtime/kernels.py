@@ -1,15 +1,11 @@
-"""The interface between compiler and runtime: kernels as callables, and their layouts.
-
-The runtime does not depend on queries. `runtime/variants.py` gives the kernels for what the rows have shown, compiled
-on first use, so a run can change its assumptions about keys, nulls and overflow while it is running.
-"""
+"""The interface between compiler and runtime: kernels as callables, their layouts, and their variants."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -124,3 +120,44 @@ class TextKernels:
     """Kernels that intern texts as codes: (large offsets, nullable) → kernel."""
 
     intern: Callable[[bool, bool], Call]
+
+
+Seen = TypeVar("Seen", bound=Hashable)
+Made = TypeVar("Made")
+
+
+class Variants(Generic[Seen, Made]):
+    """The variants of one node by what its rows have shown, each made once.
+
+    `make` specialises the node and returns its kernels, which are lowered and compiled on first use. Two threads may
+    both make a variant; the two are equal.
+
+    >>> squares = Variants(lambda number: number * number)
+    >>> squares.get(3)
+    9
+    """
+
+    def __init__(self, make: Callable[[Seen], Made]) -> None:
+        self._make = make
+        self._made: dict[Seen, Made] = {}
+        self._preparing: dict[Hashable, bool] = {}  # whether it is done
+
+    def get(self, seen: Seen) -> Made:
+        """Return the variant for what the rows have shown so far."""
+        found = self._made.get(seen)
+        if found is None:
+            found = self._made[seen] = self._make(seen)
+        return found
+
+    def ready(
+        self, key: Hashable, prepare: Callable[[], object], start: Callable[[Callable[[], None]], None]
+    ) -> bool:
+        """Whether the kernels under a key are compiled; the first call has `start` prepare them, in the background."""
+        if key not in self._preparing:
+            self._preparing[key] = False
+            start(lambda: self._prepare(key, prepare))
+        return self._preparing[key]
+
+    def _prepare(self, key: Hashable, prepare: Callable[[], object]) -> None:
+        prepare()
+        self._preparing[key] = True

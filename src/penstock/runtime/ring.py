@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import ACCEPTED, ERRORS
-from penstock.runtime.column_addresses import FIRST_COLUMN, ColumnLayout
+from penstock.runtime.buffers import FIRST_COLUMN, ColumnLayout
 from penstock.runtime.kernels import KernelCall
 from penstock.runtime.stage import TimedBatch
 

@@ -1,27 +1,46 @@
-"""The source of a stream: its watermark, and the rows that have no time."""
+"""The source of a stream: its watermark, times that follow from row numbers, rows without a time, and late rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import SourceError
-from penstock.runtime.buffers import ticks_of
-from penstock.runtime.column_addresses import ColumnAddresses, ColumnLayout, Reader
-from penstock.runtime.implied_times import implied_time, with_implied_time
+from penstock.errors import OverflowError, SourceError
+from penstock.runtime.buffers import ColumnAddresses, ColumnLayout, Reader, ticks_of, time_array
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.stage import (
-    END_OF_TIME,
-    ROWS_EVER,
-    START_OF_TIME,
-    Tally,
-    TimedBatch,
-    Trace,
-)
+from penstock.runtime.stage import END_OF_TIME, ROWS_EVER, START_OF_TIME, Tally, TimedBatch, Trace
 from penstock.state.state_table import StateTable, read_scalars, require, scalars
 from penstock.types.time import Time
+
+BEYOND = "implied times reach beyond the range of 64 bits; start them earlier"
+
+
+def implied_time(time: Time, row: int) -> int:
+    """The time of a row, computed from its row number."""
+    assert time.period is not None
+    found = time.start + row * time.period
+    if found > END_OF_TIME:
+        raise OverflowError(BEYOND)
+    return found
+
+
+def implied_times(time: Time, first_row: int, rows: int) -> pa.Array:
+    """The times of rows, computed from their row numbers."""
+    assert time.period is not None
+    return time_array(np.arange(first_row, first_row + rows) * time.period + time.start, time.type)
+
+
+def with_implied_time(batch: pa.RecordBatch, time: Time, first_row: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Materialise the column of an implied time, if the schema has it."""
+    if time.column not in schema.names:
+        return batch
+    arrays = [
+        implied_times(time, first_row, batch.num_rows) if name == time.column else batch.column(name)
+        for name in schema.names
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 class SourceStage:
@@ -174,3 +193,21 @@ class SourceStage:
     def _raise_to(self, time: int) -> None:
         if not self.paced:  # the watermark stays below END_OF_TIME: no row marks the end of the stream
             self.watermark = max(self.watermark, min(time - self.lateness, END_OF_TIME - 1))
+
+
+def on_time(
+    timed_batch: TimedBatch, metrics: Metrics, late: Callable[[np.ndarray], np.ndarray]
+) -> TimedBatch:
+    """Keep the rows that are not late; count late and accepted rows, unless they are counted already.
+
+    `late(arrival_watermarks)` returns which rows are late, given the watermark at each row's arrival; it is not called
+    if no row can be late.
+    """
+    behind = None if timed_batch.arrival_watermarks is None else late(timed_batch.arrival_watermarks)
+    missed = 0 if behind is None else int(behind.sum())
+    if behind is not None and missed:
+        timed_batch = timed_batch.without(behind)
+    if not timed_batch.counted:
+        metrics.late += missed
+        metrics.accepted += timed_batch.batch.num_rows
+    return timed_batch

@@ -1,17 +1,16 @@
-"""The stage protocol, and the timed batches that flow between stages."""
+"""The stage protocol, timed batches that flow between stages, and their times: late rows, slow splits, and limits of 64 bits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.errors import OverflowError
-from penstock.runtime.buffers import indices
-from penstock.runtime.column_addresses import ColumnAddresses
+from penstock.runtime.buffers import ColumnAddresses, indices
 from penstock.state.state_table import StateTable
 
 START_OF_TIME = -(1 << 63)
@@ -117,3 +116,83 @@ class Stage(Protocol):
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         """Restore the state from saved tables, before the first row; empty tables are omitted."""
+
+
+@dataclass(slots=True)
+class Splits:
+    """The latest time of each split, in ticks, and when it was last updated, in microseconds of wall-clock time.
+
+    A split at END_OF_TIME has ended and does not hold back the time.
+
+    >>> splits = Splits()
+    >>> splits.hear("a", 50, now=0)
+    >>> splits.hear("b", 90, now=7)
+    >>> splits.time(now=8, idle_after=None), splits.time(now=10, idle_after=10), splits.time(now=99, idle_after=10)
+    (50, 90, 90)
+    """
+
+    latest: dict[str, int] = field(default_factory=dict)
+    heard: dict[str, int] = field(default_factory=dict)
+
+    def hear(self, split: str, latest: int | None, now: int) -> None:
+        """Update a split, and its latest time if known."""
+        self.latest[split] = max(
+            self.latest.get(split, START_OF_TIME), START_OF_TIME if latest is None else latest
+        )
+        self.heard[split] = now
+
+    def time(self, now: int, idle_after: int | None) -> int:
+        """The latest time of the slowest split that is not idle; if all are idle, that of the last to become idle."""
+        going = {split: latest for split, latest in self.latest.items() if latest != END_OF_TIME}
+        awake = [latest for split, latest in going.items() if not self._silent(split, now, idle_after)]
+        if awake:
+            return min(awake)
+        last = max((self.heard.get(split, START_OF_TIME) for split in going), default=START_OF_TIME)
+        return max(
+            (going[split] for split in going if self.heard.get(split, START_OF_TIME) == last),
+            default=START_OF_TIME,
+        )
+
+    def silent(self, now: int, idle_after: int | None) -> bool:
+        """Whether all splits are idle."""
+        return all(
+            self._silent(split, now, idle_after)
+            for split, latest in self.latest.items()
+            if latest != END_OF_TIME
+        )
+
+    def _silent(self, split: str, now: int, idle_after: int | None) -> bool:
+        return idle_after is not None and now - self.heard.get(split, now) >= idle_after
+
+
+_BEYOND = "a window reaches beyond the range of 64-bit times; filter the rows that do"
+
+
+def does_not_fit(dtype: pa.DataType) -> OverflowError:
+    """The error for window bounds that do not fit the time column's type."""
+    if dtype.bit_width == 64:
+        return OverflowError(_BEYOND)
+    return OverflowError(
+        f"the bounds of a window do not fit the time column's type {dtype}; cast it to a wider one"
+    )
+
+
+def is_within_reach(times: np.ndarray, below: int, above: int) -> bool:
+    """Whether each time minus `below` and plus `above` fits 64 bits."""
+    return not len(times) or (
+        int(times.min()) >= START_OF_TIME + below and int(times.max()) <= END_OF_TIME - above
+    )
+
+
+def within_reach(times: np.ndarray, below: int, above: int) -> np.ndarray:
+    """Refuse times so near the limits of 64 bits that windows around them would overflow."""
+    if not is_within_reach(times, below, above):
+        raise OverflowError(_BEYOND)
+    return times
+
+
+def moved(times: np.ndarray, by: int) -> np.ndarray:
+    """Times shifted by `by`, which may be negative, clamped to the 64-bit range."""
+    if by >= 0:
+        return np.where(times > END_OF_TIME - by, END_OF_TIME, times + by)
+    return np.where(times < START_OF_TIME - by, START_OF_TIME, times + by)

@@ -13,7 +13,7 @@ from penstock.api.stream import Stream
 from penstock.expr.nodes import Column, Field
 from penstock.plan.nodes import Plan, Project, Source, Union, ordered
 from penstock.plan.schema import source_schema, sources_of
-from penstock.runtime.implied_times import implied_times
+from penstock.runtime.source_stage import implied_times
 from penstock.sources.bound import Bound
 from penstock.spark.bound import BoundDataFrame, bound_for, zone_of
 from penstock.spark.order import in_order

@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from penstock.errors import StateError
 from penstock.runtime.buffers import indices, plain, values_view
-from penstock.runtime.hashing import hash_keys
-from penstock.runtime.key_encoding import words_of
+from penstock.runtime.key_encoding import hash_keys, words_of
 from penstock.types.arrow import has_codes
 
 

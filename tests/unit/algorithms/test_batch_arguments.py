@@ -10,8 +10,8 @@ import pyarrow as pa
 
 import penstock as pk
 from penstock.algorithms.kernel_factory import BatchArguments
-from penstock.runtime import batch_views
-from penstock.runtime.batch_views import views_of
+from penstock.runtime import buffers
+from penstock.runtime.buffers import views_of
 
 
 def test_views_of_a_batch_are_made_once_and_let_go_with_it() -> None:
@@ -22,7 +22,7 @@ def test_views_of_a_batch_are_made_once_and_let_go_with_it() -> None:
     assert values.tolist() == [1, 2, 3]
     del batch, values
     gc.collect()
-    assert place not in batch_views._VIEWS
+    assert place not in buffers._VIEWS
 
 
 def test_a_batch_in_the_place_of_another_is_not_taken_for_it() -> None:

@@ -9,8 +9,7 @@ import pyarrow as pa
 
 import penstock as pk
 from penstock.api.live import open_live
-from penstock.runtime.splits import Splits
-from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, Splits
 from penstock.sources.live_files import Clock
 from penstock.sources.malformed import Arrived
 

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.codegen.batch_reader import BATCH_READER
-from penstock.runtime.buffers import values_view
-from penstock.runtime.column_addresses import FIRST_COLUMN, ColumnLayout
+from penstock.runtime.buffers import FIRST_COLUMN, ColumnLayout, values_view
 from penstock.types.time import Time
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1

@@ -13,7 +13,7 @@ from penstock.ir import nodes as jn
 from penstock.ir.interpret import interpret
 from penstock.ir.samples import to_rows
 from penstock.operators.joins.results import Residual
-from penstock.physical.band_conditions import band_of
+from penstock.physical.choose_join import band_of
 from penstock.translate import to_ir
 
 X, Y, Z = pk.left("x"), pk.right("y"), pk.right("z")

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.physical.choose_sharing import KeyUse, choose_sharing, costs_of
 from penstock.physical.nodes import Sharing
-from penstock.runtime.adapt.machine import Machine
+from penstock.physical.specialise import KeyUse, choose_sharing, costs_of
+from penstock.runtime.adapt.controller import Machine
 
 TWO = Machine(2, 1 << 20, 32 << 20)
 MANY_KEYS = KeyUse(columns=1_000_000, cell_bytes=16, rows=8_000_000, states=2)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import penstock as pk
 from penstock.physical.nodes import FilterOrder, PaneAggregate
 from penstock.physical.order_conjuncts import ConjunctCost, _shares, cost_of, guessed_order, order_conjuncts
-from penstock.physical.predicate_costs import conjunct_costs
 from penstock.physical.profile import MASKED, Passed, Profile
+from penstock.physical.split_filters import conjunct_costs
 
 CHEAP = ConjunctCost(0.5)
 ROWS = 10_000

@@ -8,11 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from penstock.runtime.adapt.controller import Controller, Policy
+from penstock.runtime.adapt.controller import (
+    MOST_KEPT,
+    Adaptation,
+    Controller,
+    Machine,
+    Policy,
+    Sensor,
+    record,
+    this_machine,
+)
 from penstock.runtime.adapt.counters import SoftwareCounters, open_counters
-from penstock.runtime.adapt.history import MOST_KEPT, Adaptation, record
-from penstock.runtime.adapt.machine import Machine, this_machine
-from penstock.runtime.adapt.sensor import Sensor
 
 TASK = 10_000
 BY_HAND = Policy(patience=0, task=TASK, every=4, wait=100, clock=lambda: 0)

@@ -16,9 +16,8 @@ import pytest
 
 import penstock as pk
 from penstock.operators.pane_aggregate import table
-from penstock.runtime import buffer_pool, buffers
-from penstock.runtime.buffer_pool import LARGEST, SMALLEST, BufferPool, block_of
-from penstock.runtime.buffers import room, to_arrow
+from penstock.runtime import buffers
+from penstock.runtime.buffers import LARGEST, SMALLEST, BufferPool, block_of, room, to_arrow
 from penstock.runtime.threads import run_on_threads
 from tests.unit.runtime.queries import QUERIES, Feed, reported
 
@@ -93,7 +92,7 @@ def interrupted(work: Callable[[], object], function: str, line: int) -> None:
         return within
 
     def called(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
-        shelves = frame.f_code.co_filename == buffer_pool.__file__
+        shelves = frame.f_code.co_filename == buffers.__file__
         return within if shelves and frame.f_code.co_name == function else None
 
     before = sys.gettrace()

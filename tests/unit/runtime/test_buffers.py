@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from penstock.runtime.buffer_pool import LARGEST
-from penstock.runtime.buffers import rooms
+from penstock.runtime.buffers import LARGEST, rooms
 
 WORD, BYTE = np.dtype(np.int64), np.dtype(np.uint8)
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.runtime.hashing import bucket_of, buckets_for, empty_bucket, hash_words, home
+from penstock.runtime.key_encoding import bucket_of, buckets_for, empty_bucket, hash_words, home
 
 WORDS = st.lists(
     st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(0, 40), min_size=1, max_size=24, unique=True

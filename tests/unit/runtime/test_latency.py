@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.api.live import open_live
-from penstock.runtime.latency import Latency
+from penstock.runtime.metrics import Latency
 from penstock.sources.live_files import Clock
 
 EVENTS = pk.stream("events", {"t": "int64", "k": "string", "v": "int64"}, time="t")

@@ -14,9 +14,15 @@ import pyarrow as pa
 
 from penstock.loop.abi import DONE, KEYS, NEED_KEYS, STATUS, WORDS, numbered
 from penstock.runtime.buffers import longer, to_arrow, values_view
-from penstock.runtime.hashing import bucket_count, buckets_for, hash_keys, probe_length
 from penstock.runtime.kernels import Call, TextKernels
-from penstock.runtime.key_encoding import values_of, words_of
+from penstock.runtime.key_encoding import (
+    bucket_count,
+    buckets_for,
+    hash_keys,
+    probe_length,
+    values_of,
+    words_of,
+)
 from penstock.types.arrow import has_codes
 
 # A dense table may have SPARSEST_KEYS columns per row seen, and always SMALL.

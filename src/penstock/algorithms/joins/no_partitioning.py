@@ -25,7 +25,7 @@ from penstock.algorithms.joins.joiner import (
 from penstock.errors import EngineError
 from penstock.loop.abi import SPARE, JoinSpec
 from penstock.runtime.buffers import room
-from penstock.runtime.join_metrics import ChosenAlgorithm
+from penstock.runtime.metrics import ChosenAlgorithm
 from penstock.runtime.threads import run_on_threads
 
 

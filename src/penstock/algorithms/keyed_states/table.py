@@ -29,8 +29,7 @@ from penstock.loop.abi import (
 from penstock.loop.nodes import I128, Type
 from penstock.runtime.buffers import column_type, filled, numpy_type, to_arrow, values_view, words_per_cell
 from penstock.runtime.kernels import Call, KernelCall, TextKernels
-from penstock.runtime.stage import KernelOverflowError, TimedBatch
-from penstock.runtime.time_limits import within_reach
+from penstock.runtime.stage import KernelOverflowError, TimedBatch, within_reach
 from penstock.state.state_table import complete
 
 

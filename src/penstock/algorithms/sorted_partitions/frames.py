@@ -15,8 +15,7 @@ from penstock.algorithms.window_grid import WindowGrid
 from penstock.errors import WindowError
 from penstock.runtime.buffers import room, ticks_of
 from penstock.runtime.kernels import Call
-from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
-from penstock.runtime.time_limits import within_reach
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, within_reach
 
 # A block has at least this many times the rows of a frame.
 FRAMES_A_BLOCK = 4

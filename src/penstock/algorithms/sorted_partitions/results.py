@@ -14,7 +14,7 @@ from penstock.algorithms.sorted_partitions.partitions import SortedPartitions, s
 from penstock.algorithms.sorted_partitions.reducers import Reducer, ranges
 from penstock.algorithms.sorted_partitions.rows import taken
 from penstock.runtime.buffers import indices, time_array
-from penstock.runtime.time_limits import does_not_fit
+from penstock.runtime.stage import does_not_fit
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ import pyarrow as pa
 from penstock.algorithms.sort.sorting import Sorter, ranked
 from penstock.errors import OverflowError
 from penstock.runtime.buffers import flags, indices, plain, room, ticks_of
-from penstock.runtime.implied_times import BEYOND, with_implied_time
-from penstock.runtime.lateness import on_time
 from penstock.runtime.metrics import Metrics
+from penstock.runtime.source_stage import BEYOND, on_time, with_implied_time
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch
 from penstock.runtime.threads import run_on_threads
 from penstock.state.state_table import (

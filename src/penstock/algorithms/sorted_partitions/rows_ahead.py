@@ -12,8 +12,8 @@ import pyarrow as pa
 from penstock.algorithms.sort.sorting import Sorter
 from penstock.algorithms.sorted_partitions.rows import Rows, arrived, no_rows, rows_back
 from penstock.runtime.buffers import ticks_of
-from penstock.runtime.lateness import on_time
 from penstock.runtime.metrics import Metrics
+from penstock.runtime.source_stage import on_time
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch
 from penstock.state.state_table import StateTable, read_scalars, require_form, scalars
 from penstock.types.time import Time

@@ -30,7 +30,7 @@ from penstock.operators.joins.results import (
 from penstock.operators.joins.window_pairs import Batch, Pairing, PartitionPairing, numbers_of
 from penstock.operators.joins.windows import Placed
 from penstock.runtime.buffers import values_view
-from penstock.runtime.join_metrics import ChosenAlgorithm
+from penstock.runtime.metrics import ChosenAlgorithm
 
 
 class Ordered(Protocol):

@@ -16,7 +16,7 @@ from penstock.operators.joins.partitions import Laid, Numbers, PartitionKernels,
 from penstock.operators.joins.results import Residual, parts_of
 from penstock.operators.joins.window_pairs import Batch, PartitionPairing
 from penstock.runtime.buffers import values_view
-from penstock.runtime.join_metrics import ChosenAlgorithm
+from penstock.runtime.metrics import ChosenAlgorithm
 
 BY_SORTING = ChosenAlgorithm("sorting")
 

@@ -66,12 +66,10 @@ from penstock.operators.joins.windows import GridWindows
 from penstock.operators.rows.build import CompiledRows
 from penstock.operators.rows.stage import RowsStage
 from penstock.physical import nodes as ph
-from penstock.physical.band_conditions import Band, band_of, bounds_of
-from penstock.physical.split_joins import condition_columns, condition_of
-from penstock.physical.split_windows import frame_reductions
+from penstock.physical.choose_join import Band, band_of, bounds_of
+from penstock.physical.split_windows import condition_columns, condition_of, frame_reductions
 from penstock.runtime.buffers import values_view
-from penstock.runtime.join_metrics import ChosenAlgorithm, JoinMetrics, JoinReport
-from penstock.runtime.metrics import Metrics
+from penstock.runtime.metrics import ChosenAlgorithm, JoinMetrics, JoinReport, Metrics
 from penstock.runtime.session import Context
 from penstock.runtime.stage import Stage, TimedBatch
 from penstock.types.windows import (

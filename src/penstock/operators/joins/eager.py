@@ -32,7 +32,7 @@ from penstock.operators.joins.results import (
 from penstock.operators.joins.stage import Port
 from penstock.operators.joins.windows import GridWindows
 from penstock.runtime.buffers import flags, indices, values_view
-from penstock.runtime.join_metrics import ChosenAlgorithm, JoinMetrics
+from penstock.runtime.metrics import ChosenAlgorithm, JoinMetrics
 from penstock.runtime.stage import START_OF_TIME, TimedBatch
 from penstock.state.state_table import StateTable, in_order, kept_rows, read_scalars, rows_of, scalars
 

@@ -26,8 +26,7 @@ from penstock.operators.joins.results import (
 )
 from penstock.runtime.buffers import room
 from penstock.runtime.kernels import Call
-from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
-from penstock.runtime.time_limits import moved
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, moved
 
 LEFT, RIGHT, AT, MADE = range(4)  # words of `marks`, see kernels/interval.py
 AFRESH, MORE = -2, 1

@@ -40,8 +40,7 @@ from penstock.operators.joins.results import (
     satisfying,
     with_alone,
 )
-from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
-from penstock.runtime.time_limits import moved
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, moved
 
 _PAIR, _LEFT, _RIGHT = 1, 2, 3  # sort order among results at one time
 _NOTHING = np.zeros(0, np.int64), np.zeros(0, np.int64)

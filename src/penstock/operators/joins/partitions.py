@@ -16,9 +16,8 @@ from penstock.algorithms.sort.sorting import Sorter
 from penstock.loop.abi import numbered
 from penstock.runtime.buffers import values_view
 from penstock.runtime.kernels import Call
-from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, is_within_reach, moved
 from penstock.runtime.threads import run_on_threads
-from penstock.runtime.time_limits import is_within_reach, moved
 
 # Fewer rows than this do not justify a second thread.
 JOINED_ROWS_PER_THREAD = 1 << 16

@@ -19,8 +19,7 @@ from penstock.operators.joins.incremental import HeldSides
 from penstock.operators.joins.partitions import PartitionKernels, find, lay, number_keys
 from penstock.operators.joins.results import RowByRow, Waits
 from penstock.runtime.buffers import column_type, longer, numpy_type, to_arrow, words_per_cell
-from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, KernelOverflowError
-from penstock.runtime.time_limits import moved
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, KernelOverflowError, moved
 
 
 @dataclass(frozen=True)

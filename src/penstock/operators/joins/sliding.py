@@ -32,8 +32,7 @@ from penstock.operators.joins.results import (
     partnered,
     preserves,
 )
-from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
-from penstock.runtime.time_limits import within_reach
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, within_reach
 
 
 class Overlapping(Protocol):

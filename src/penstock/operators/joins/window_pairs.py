@@ -31,7 +31,7 @@ from penstock.operators.joins.results import (
     parts_of,
 )
 from penstock.operators.joins.windows import Placed, WindowKind, WindowRows
-from penstock.runtime.join_metrics import ChosenAlgorithm, JoinMetrics
+from penstock.runtime.metrics import ChosenAlgorithm, JoinMetrics
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
 Note = Callable[

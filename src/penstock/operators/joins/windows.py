@@ -14,8 +14,7 @@ from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.algorithms.window_grid import Grid
 from penstock.operators.joins.partitions import Numbers, PartitionKernels
 from penstock.runtime.buffers import ticks_of
-from penstock.runtime.stage import END_OF_TIME
-from penstock.runtime.time_limits import within_reach
+from penstock.runtime.stage import END_OF_TIME, within_reach
 
 
 @dataclass(frozen=True)

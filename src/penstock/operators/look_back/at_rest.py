@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.physical import nodes as ph
-from penstock.physical.choose_states import STATES, held_for, revised
-from penstock.runtime.adapt.history import Adaptation, record
+from penstock.physical.choose_window import STATES, held_for, revised
+from penstock.runtime.adapt.controller import Adaptation, record
 from penstock.runtime.buffers import indices
 from penstock.runtime.stage import Stage, TimedBatch
 from penstock.state.state_table import StateTable

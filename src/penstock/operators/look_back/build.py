@@ -22,7 +22,7 @@ from penstock.operators.look_back.incremental import HOLDING, RESTORING, Increme
 from penstock.operators.look_back.kernels import keyed_kernel
 from penstock.operators.sorted_windows.stage import SortedWindowStage
 from penstock.physical import nodes as ph
-from penstock.physical.choose_states import FEW_THREADS, ROWS, STATES
+from penstock.physical.choose_window import FEW_THREADS, ROWS, STATES
 from penstock.physical.split_windows import columns_of, frame_reductions
 from penstock.runtime.kernels import Call
 from penstock.runtime.session import Context

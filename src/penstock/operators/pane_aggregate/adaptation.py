@@ -28,13 +28,20 @@ from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.table import PaneTable, key_ranges
 from penstock.operators.pane_aggregate.tasks import Task, part_of
 from penstock.operators.pane_aggregate.worker import Worker
-from penstock.physical.choose_sharing import KeyUse, choose_sharing
-from penstock.physical.decide import Difference, StateProfile, decide, differences
 from penstock.physical.nodes import Node, PaneAggregate, Sharing
 from penstock.physical.profile import Profile
-from penstock.physical.specialise import profile_of, runnable, specialise
-from penstock.runtime.adapt.controller import Controller
-from penstock.runtime.adapt.machine import this_machine
+from penstock.physical.specialise import (
+    Difference,
+    KeyUse,
+    StateProfile,
+    choose_sharing,
+    decide,
+    differences,
+    profile_of,
+    runnable,
+    specialise,
+)
+from penstock.runtime.adapt.controller import Controller, this_machine
 from penstock.runtime.kernels import BoundKernel
 from penstock.runtime.stage import TimedBatch
 

@@ -23,9 +23,8 @@ from penstock.physical import nodes as ph
 from penstock.physical.specialise import PaneProfile, specialise
 from penstock.runtime.adapt.controller import Controller
 from penstock.runtime.buffers import column_type
-from penstock.runtime.kernels import Call, KernelCall, OutputCall, ResultColumn, RowsCall
+from penstock.runtime.kernels import Call, KernelCall, OutputCall, ResultColumn, RowsCall, Variants
 from penstock.runtime.session import Context
-from penstock.runtime.variants import Variants
 from penstock.types.arrow import width_of
 from penstock.types.windows import WINDOW_BOUNDS
 

@@ -15,12 +15,11 @@ from penstock.operators.pane_aggregate.table import PaneTable
 from penstock.operators.pane_aggregate.tasks import PaneLateness, Task
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.runtime.adapt.controller import Controller
-from penstock.runtime.column_addresses import ColumnAddresses, ColumnLayout
+from penstock.runtime.buffers import ColumnAddresses, ColumnLayout
 from penstock.runtime.engine import DEFAULT_TASK_BYTES, MOST_TASK_ROWS, Engine
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.ring import LoopCall
-from penstock.runtime.stage import START_OF_TIME, TimedBatch
-from penstock.runtime.time_limits import within_reach
+from penstock.runtime.stage import START_OF_TIME, TimedBatch, within_reach
 
 
 class BoundFold:

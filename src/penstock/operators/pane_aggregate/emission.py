@@ -23,9 +23,8 @@ from penstock.operators.pane_aggregate.worker import Worker
 from penstock.runtime.buffers import filled, rooms, stored_type, time_array, to_arrow
 from penstock.runtime.kernels import OutputCall, ResultColumn
 from penstock.runtime.key_encoding import values_of
-from penstock.runtime.stage import END_OF_TIME, KernelOverflowError, TimedBatch
+from penstock.runtime.stage import END_OF_TIME, KernelOverflowError, TimedBatch, does_not_fit
 from penstock.runtime.threads import run_on_threads
-from penstock.runtime.time_limits import does_not_fit
 
 MOST_EMITTED_ROWS = 1 << 20
 ROWS_ALLOCATED_UNCOUNTED = 1 << 17  # output for this many rows is allocated without counting them first

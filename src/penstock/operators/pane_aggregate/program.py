@@ -15,8 +15,7 @@ from penstock.physical.nodes import Node
 from penstock.physical.order_conjuncts import ConjunctCost
 from penstock.physical.profile import ProfileLayout
 from penstock.physical.specialise import PaneProfile
-from penstock.runtime.kernels import Call, OutputCall, ResultColumn, RowsCall, TextKernels
-from penstock.runtime.variants import Variants
+from penstock.runtime.kernels import Call, OutputCall, ResultColumn, RowsCall, TextKernels, Variants
 from penstock.types.time import Time
 
 

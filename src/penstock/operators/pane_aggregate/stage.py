@@ -30,8 +30,7 @@ from penstock.operators.pane_aggregate.state import hold_cells, kept_cells, pane
 from penstock.operators.pane_aggregate.tasks import PaneLateness, expected_panes
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.physical.nodes import Node, Sharing
-from penstock.runtime.adapt.controller import USUAL, Controller
-from penstock.runtime.adapt.sensor import Sensor
+from penstock.runtime.adapt.controller import USUAL, Controller, Sensor
 from penstock.runtime.buffers import flags
 from penstock.runtime.engine import MOST_TASK_ROWS, Engine
 from penstock.runtime.metrics import Metrics

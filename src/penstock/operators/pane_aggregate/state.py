@@ -19,8 +19,7 @@ from penstock.operators.pane_aggregate.program import KeySpec, StateSpec, Window
 from penstock.operators.pane_aggregate.table import LARGE_GRID, may_be_dense
 from penstock.operators.pane_aggregate.worker import Worker
 from penstock.runtime.buffers import indices, numpy_type, to_arrow, values_view
-from penstock.runtime.hashing import hash_keys
-from penstock.runtime.key_encoding import values_of, words_of
+from penstock.runtime.key_encoding import hash_keys, values_of, words_of
 from penstock.state.state_table import StateTable, of_type, seen, without_nulls
 
 _PANE = "pane"

@@ -13,9 +13,18 @@ from penstock.loop.abi import KEYS, SLOTS, WORDS, numbered
 from penstock.loop.nodes import I128
 from penstock.operators.pane_aggregate.fragments import Fragments, continued, take_cells
 from penstock.operators.pane_aggregate.program import KeySpec, StateSpec
-from penstock.runtime.buffer_pool import APART, PAGE
-from penstock.runtime.buffers import LARGE, TOO_LARGE, fill_cells, filled, numpy_type, rooms, words_per_cell
-from penstock.runtime.hashing import bucket_count, bucket_of, buckets_for, empty_bucket, hash_words
+from penstock.runtime.buffers import (
+    APART,
+    LARGE,
+    PAGE,
+    TOO_LARGE,
+    fill_cells,
+    filled,
+    numpy_type,
+    rooms,
+    words_per_cell,
+)
+from penstock.runtime.key_encoding import bucket_count, bucket_of, buckets_for, empty_bucket, hash_words
 
 _FEW = 8  # drop in place if capacity is at most _FEW times the slots
 LARGE_GRID = 1 << 26  # bytes

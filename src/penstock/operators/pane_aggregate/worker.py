@@ -53,8 +53,7 @@ from penstock.operators.pane_aggregate.table import (
 )
 from penstock.operators.pane_aggregate.tasks import Task
 from penstock.physical.nodes import FilterOrder, PaneAggregate, Sharing
-from penstock.runtime.adapt.assumptions import ORDER, order_of
-from penstock.runtime.adapt.controller import Report
+from penstock.runtime.adapt.controller import ORDER, Report, order_of
 from penstock.runtime.kernels import BoundKernel, RowsCall
 from penstock.runtime.stage import KernelOverflowError
 

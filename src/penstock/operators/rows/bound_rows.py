@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
-from penstock.runtime.buffers import column_type, room
-from penstock.runtime.column_addresses import ColumnAddresses, ColumnLayout
+from penstock.runtime.buffers import ColumnAddresses, ColumnLayout, column_type, room
 from penstock.runtime.kernels import OutputCall, ResultColumn
 from penstock.runtime.ring import LoopCall
 from penstock.runtime.stage import KernelOverflowError, TimedBatch

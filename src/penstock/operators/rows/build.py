@@ -16,10 +16,9 @@ from penstock.loop.nodes import Kernel
 from penstock.operators.rows.kernels import RowsKernel, RowsKernelSpec, build_rows
 from penstock.operators.rows.stage import RowsStage
 from penstock.physical import nodes as ph
-from penstock.runtime.kernels import OutputCall, ResultColumn
+from penstock.runtime.kernels import OutputCall, ResultColumn, Variants
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context
-from penstock.runtime.variants import Variants
 from penstock.types.arrow import without_column
 from penstock.types.time import Time
 

@@ -14,13 +14,12 @@ from penstock.algorithms.hash_table.keys import MOST_TEXT, Interner
 from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
 from penstock.operators.rows.bound_rows import BoundRows
-from penstock.runtime.buffers import column_type, indices, room, to_arrow
-from penstock.runtime.column_addresses import ColumnAddresses, ColumnLayout
+from penstock.runtime.buffers import ColumnAddresses, ColumnLayout, column_type, indices, room, to_arrow
 from penstock.runtime.engine import MOST_TASK_ROWS
-from penstock.runtime.implied_times import implied_times
 from penstock.runtime.kernels import OutputCall, ResultColumn, TextKernels
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.ring import LoopCall
+from penstock.runtime.source_stage import implied_times
 from penstock.runtime.stage import (
     END_OF_TIME,
     START_OF_TIME,

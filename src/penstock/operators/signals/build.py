@@ -59,8 +59,8 @@ from penstock.operators.signals.stage import IntervalLayout, SignalStage, Taker
 from penstock.passes.fuse_signals import COUNTS_NONE
 from penstock.physical import nodes as ph
 from penstock.physical.choose_signals import reductions_of
-from penstock.physical.choose_states import STATES
-from penstock.physical.split_results import read_from_columns
+from penstock.physical.choose_window import STATES
+from penstock.physical.split_windows import read_from_columns
 from penstock.runtime.buffers import numpy_type
 from penstock.runtime.kernels import Call
 from penstock.runtime.metrics import Metrics

@@ -22,8 +22,7 @@ from penstock.operators.signals.accesses import SpanReading
 from penstock.operators.signals.kernels.walk import EVER, LAST, PER, ROLLING, WINDOW
 from penstock.operators.signals.sampling import Retention
 from penstock.physical import nodes as ph
-from penstock.physical.hidden_names import hidden_name
-from penstock.physical.split_windows import split_window
+from penstock.physical.split_windows import hidden_name, split_window
 from penstock.types.time import Time
 from penstock.types.windows import LookBack
 

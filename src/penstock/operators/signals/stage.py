@@ -28,8 +28,8 @@ from penstock.operators.signals.points import BEGINNING, PartitionKeys, Points, 
 from penstock.operators.signals.sampling import Retention, Sampling
 from penstock.runtime.buffers import indices, plain, ticks_of, to_arrow
 from penstock.runtime.kernels import Call
-from penstock.runtime.lateness import on_time
 from penstock.runtime.metrics import Metrics
+from penstock.runtime.source_stage import on_time
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch
 from penstock.state.state_table import (
     StateTable,

@@ -53,7 +53,7 @@ from penstock.operators.sorted_windows.session_lateness import SessionLateness
 from penstock.operators.sorted_windows.sessions import SessionFraming, SessionStage
 from penstock.operators.sorted_windows.stage import SortedWindowStage
 from penstock.physical import nodes as ph
-from penstock.physical.choose_states import STATES
+from penstock.physical.choose_window import STATES
 from penstock.physical.split_windows import columns_of, frame_reductions
 from penstock.runtime.session import Context
 from penstock.runtime.stage import Stage

@@ -14,8 +14,7 @@ from penstock.algorithms.sorted_partitions.rows_ahead import OrderedArrivals
 from penstock.operators.sorted_windows.sessions import arrival_marks, arrival_order, count_late
 from penstock.runtime.buffers import indices
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch
-from penstock.runtime.time_limits import moved
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch, moved
 from penstock.state.state_table import StateTable, integers, read_scalars, require, require_form, scalars
 from penstock.types.time import Time
 from penstock.types.windows import Count

@@ -18,9 +18,8 @@ from penstock.operators.sorted_windows.stage import SortedWindowStage
 from penstock.runtime.buffers import room
 from penstock.runtime.kernels import Call
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch, within_reach
 from penstock.runtime.threads import run_on_threads
-from penstock.runtime.time_limits import within_reach
 from penstock.state.state_table import StateTable
 
 # Fewer rows than this are not worth a second thread.

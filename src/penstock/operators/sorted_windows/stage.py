@@ -16,8 +16,8 @@ from penstock.algorithms.sorted_partitions.frames import WindowRules
 from penstock.algorithms.sorted_partitions.partitions import PartitionLayout, SortedPartitions
 from penstock.algorithms.sorted_partitions.rows import PendingRows, arrived, arrived_implied, rows_back
 from penstock.runtime.buffers import ticks_of
-from penstock.runtime.lateness import on_time
 from penstock.runtime.metrics import Metrics
+from penstock.runtime.source_stage import on_time
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch
 from penstock.state.state_table import StateTable, read_scalars, require_form, scalars
 from penstock.types.time import Time

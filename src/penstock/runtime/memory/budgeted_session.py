@@ -19,8 +19,7 @@ import pyarrow as pa
 
 from penstock.errors import MemoryLimitError
 from penstock.runtime.buffers import ticks_of
-from penstock.runtime.memory.budget import Budget, size_of
-from penstock.runtime.memory.sorted_runs import SortedRuns
+from penstock.runtime.memory.budget import Budget, SortedRuns, size_of
 from penstock.runtime.session import Context, Pipeline, Session
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 from penstock.types.time import Time

@@ -19,8 +19,7 @@ from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import sources_of
 from penstock.runtime.buffers import indices
 from penstock.runtime.session import Session
-from penstock.runtime.splits import Splits
-from penstock.runtime.stage import START_OF_TIME
+from penstock.runtime.stage import START_OF_TIME, Splits
 from penstock.sources.bound import Bound
 from penstock.sources.dataset import Files
 from penstock.sources.malformed import Bad, quarantine_table

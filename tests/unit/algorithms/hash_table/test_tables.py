@@ -27,7 +27,7 @@ from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import F32, F64, I32, I64, U8, U64, Kernel, Type, const
 from penstock.loop.numbers import bits_of
 from penstock.operators.pane_aggregate.kernels.fold_panes import PaneSlots
-from penstock.runtime.hashing import buckets_for, hash_keys
+from penstock.runtime.key_encoding import buckets_for, hash_keys
 from tests.unit.algorithms.running import run
 from tests.unit.codegen.compare import array
 

@@ -10,7 +10,7 @@ import pytest
 
 import penstock as pk
 from penstock.operators.look_back.at_rest import FEWEST_ROWS, SAMPLED_ROWS, distinct_keys
-from penstock.physical.choose_states import ROWS, STATES, held_for
+from penstock.physical.choose_window import ROWS, STATES, held_for
 from penstock.physical.show import show
 
 STREAM = pk.stream("rows", {"t": "int64", "k": "int64", "v": "int64"}, time="t")

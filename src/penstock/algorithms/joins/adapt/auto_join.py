@@ -12,7 +12,7 @@ import numpy as np
 from penstock.algorithms.joins.adapt.tree import JoinChooser
 from penstock.algorithms.joins.adapt.window_statistics import SAMPLE, Observed, observe, sampled
 from penstock.algorithms.joins.joiner import EagerRun, Emit, Joiner, Pairs, nothing
-from penstock.runtime.join_metrics import ChosenAlgorithm, JoinMetrics, SeenStatistics
+from penstock.runtime.metrics import ChosenAlgorithm, JoinMetrics, SeenStatistics
 
 PIECE = 256  # rows of each piece retained in the sample, at most
 

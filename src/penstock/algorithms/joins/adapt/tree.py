@@ -11,7 +11,7 @@ from typing import Any
 from penstock.algorithms.joins.adapt.window_statistics import WINDOW_STATISTICS
 from penstock.atomic_write import replace_file
 from penstock.errors import EngineError, StateError
-from penstock.runtime.join_metrics import ChosenAlgorithm, SeenStatistics
+from penstock.runtime.metrics import ChosenAlgorithm, SeenStatistics
 
 TREE_ALGORITHMS = ("npj", "prj", "mway", "mpass", "shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
 TARGETS = ("throughput", "latency", "progress")

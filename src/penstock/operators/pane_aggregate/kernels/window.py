@@ -24,8 +24,8 @@ from penstock.operators.pane_aggregate.kernels.fold_panes import FoldSpec, PaneG
 from penstock.operators.pane_aggregate.kernels.fold_variants import build_merge_fragments, build_merge_pane
 from penstock.physical.nodes import PaneAggregate, Reduction
 from penstock.physical.order_conjuncts import ConjunctCost
-from penstock.physical.predicate_costs import conjunct_costs
 from penstock.physical.profile import ProfileLayout
+from penstock.physical.split_filters import conjunct_costs
 from penstock.types.time import Time
 from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow, TimeWindow
 

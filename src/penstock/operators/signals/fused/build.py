@@ -47,7 +47,7 @@ from penstock.operators.signals.fused.kernels.kernel import (
     build_fused,
 )
 from penstock.operators.signals.objects import BEGINNING_OF_KEYS, ObjectStep
-from penstock.physical.choose_algorithm import FRAME_ENDS
+from penstock.physical.choose_window import FRAME_ENDS
 from penstock.runtime.kernels import OutputCall
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.algorithms.joins.adapt.auto_join import WatchedRun
-from penstock.runtime.join_metrics import JoinMetrics
+from penstock.runtime.metrics import JoinMetrics
 from tests.unit.algorithms.joins.kernels.joining import EAGER, codes, expected, listed, native
 
 

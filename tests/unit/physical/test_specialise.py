@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 import penstock as pk
-from penstock.physical.decide import StateProfile, decide, differences
 from penstock.physical.nodes import Node, PaneAggregate
 from penstock.physical.profile import KEY_BUCKETS, Profile, ProfileLayout, distinct
-from penstock.physical.specialise import PaneProfile, specialise
-from penstock.runtime.adapt.machine import Machine
+from penstock.physical.specialise import PaneProfile, StateProfile, decide, differences, specialise
+from penstock.runtime.adapt.controller import Machine
 
 EVENTS = pk.stream("events", {"t": "int64", "k": "int64", "v": "int64"}, time="t")
 PLAN = EVENTS.window(10, by="k").agg(total=pk.sum("v")).compiled().physical("unbounded")

@@ -19,7 +19,7 @@ from penstock.expr.nodes import Aggregate, Column, Expr, walk
 from penstock.expr.show import show
 from penstock.expr.typing import type_of
 from penstock.ir.nodes import Program, Reduce, Reduction
-from penstock.physical.choose_algorithm import FEW_PANES, AlgorithmChoice, choices, preferred
+from penstock.physical.choose_window import FEW_PANES, AlgorithmChoice, choices, preferred
 from penstock.plan import nodes as pl
 from penstock.runtime.engine import AGGREGATORS
 from penstock.translate import to_ir
