@@ -35,8 +35,23 @@ def _asof(left: Any, right: Any) -> Any:
     return left.join_asof(right, by="key").select("ts", "key", "val", "val_right")
 
 
+def _windowed(left: Any, right: Any) -> Any:
+    joined = left.join(right, on="key", window=pk.tumbling("1ms"))
+    return joined.select("window_end", "key", "val", "val_right")
+
+
+def _overlapping(left: Any, right: Any) -> Any:
+    joined = left.join(right, on="key", window=pk.sliding("1ms", "500us"))
+    return joined.select("window_end", "key", "val", "val_right")
+
+
 JOINS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
-    {"interval join": _within, "as-of join": _asof}
+    {
+        "interval join": _within,
+        "as-of join": _asof,
+        "window join": _windowed,
+        "overlapping window join": _overlapping,
+    }
 )
 NAMES = ("session", "count", "rolling", "sliding", *JOINS)
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.algorithms.keyed_states import row_store
-from penstock.operators.joins import asof, incremental, incremental_interval
+from penstock.operators.joins import asof, incremental, incremental_interval, incremental_overlap
 from penstock.operators.joins.incremental import IncrementalJoinStage
+from penstock.operators.joins.window_runs import WindowJoinStage
 from penstock.physical import choose_join
 from tests.oracle.effort import effort
 from tests.oracle.join_cases import JOIN_KINDS
@@ -169,7 +170,41 @@ SESSIONS: dict[str, Build] = {
     **{f"{how} sessions {gap}": _sessions(how, gap) for how in JOIN_KINDS for gap in (1, 6)},
     **{f"{how} sessions where": _sessions(how, 3, where=True) for how in JOIN_KINDS},
 }
-QUERIES = {**INTERVALS, **ASOF, **ROLLING, **SESSIONS}
+
+
+def _windows(window: Any, how: str, where: bool = False, algorithm: str = "auto") -> Build:
+    def build(program: Program, a: Any, b: Any) -> Any:
+        on = [key for key in program.keys if not where or key != "e"]
+        condition = {"where": pk.left("x") <= pk.right("x")} if where or not on else {}
+        sides = (a.drop("e"), b.drop("e")) if condition else (a, b)
+        given = {"algorithm": algorithm} if on and algorithm != "auto" else {}
+        return sides[0].join(sides[1], on=on or None, window=window, how=how, **condition, **given)
+
+    return build
+
+
+APART: dict[str, Any] = {
+    "tumbling": pk.tumbling(7, offset=2),
+    "gaps": pk.sliding(4, 9, offset=-3),
+    "all": pk.unbounded(),
+}
+OVERLAPPING: dict[str, Any] = {
+    "sliding": pk.sliding(8, 3, offset=1),
+    "several": pk.sliding(20, 2),
+    "two": (pk.sliding(9, 3), pk.sliding(4, 3, offset=2)),
+    "two apart": (pk.tumbling(6), pk.sliding(2, 6, offset=4)),
+}
+WINDOWS: dict[str, Build] = {
+    **{f"{how} {name}": _windows(window, how) for name, window in APART.items() for how in JOIN_KINDS},
+    **{f"{how} tumbling where": _windows(APART["tumbling"], how, where=True) for how in JOIN_KINDS},
+    "npj": _windows(APART["tumbling"], "full", algorithm="npj"),
+    "npj sliding": _windows(OVERLAPPING["sliding"], "left", algorithm="npj"),
+}
+OVERLAPS: dict[str, Build] = {
+    **{f"{how} {name}": _windows(window, how) for name, window in OVERLAPPING.items() for how in JOIN_KINDS},
+    **{f"{how} sliding where": _windows(OVERLAPPING["sliding"], how, where=True) for how in JOIN_KINDS},
+}
+QUERIES = {**INTERVALS, **ASOF, **ROLLING, **SESSIONS, **WINDOWS, **OVERLAPS}
 FAMILIES = {
     "pairs": [name for name in INTERVALS if name.startswith("inner") or "where" in name],
     "outer": [name for name in INTERVALS if name.startswith(("left (", "right (", "full ("))],
@@ -177,6 +212,8 @@ FAMILIES = {
     "asof": list(ASOF),
     "rolling": list(ROLLING),
     "sessions": list(SESSIONS),
+    "windows": list(WINDOWS),
+    "overlapping windows": list(OVERLAPS),
 }
 
 
@@ -186,6 +223,7 @@ def lists(allowed: bool = True) -> Iterator[None]:
     with ExitStack() as several:
         if not allowed:
             several.enter_context(patch.object(choose_join, "_no_lists", lambda *given: "switched off"))
+            several.enter_context(patch.object(choose_join, "_no_runs", lambda *given: "switched off"))
         yield
 
 
@@ -199,6 +237,7 @@ def little_room() -> Iterator[None]:
     )
     limits += (incremental, "FEWEST_DEAD", 2), (incremental, "_CHUNK", 2)
     limits += (incremental_interval, "FEWEST_PAIRS", 1), (incremental_interval, "MOST_PAIRS", 4)
+    limits += ((incremental_overlap, "MOST_PAIRS", 3),)
     with ExitStack() as several:
         for module, name, limit in limits:
             several.enter_context(patch.object(module, name, limit))
@@ -226,7 +265,8 @@ def shown(batches: Sequence[pa.RecordBatch | pa.Table]) -> list[str]:
 
 
 def is_incremental(live: Any) -> bool:
-    return any(isinstance(stage, IncrementalJoinStage) for stage in live._session._stages.values())
+    incremental = IncrementalJoinStage | WindowJoinStage
+    return any(isinstance(stage, incremental) for stage in live._session._stages.values())
 
 
 @pytest.mark.parametrize("family", FAMILIES)

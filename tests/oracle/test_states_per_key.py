@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -12,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
+from penstock.algorithms.keyed_states import row_store
+from penstock.operators.sorted_windows import listed_counts
 from tests.oracle.effort import effort
 
 SCHEMA = pa.schema(
@@ -121,6 +125,44 @@ def _floats(back: Any) -> Any:
     return back.agg(s=pk.sum("f"), hi=pk.max("v"))
 
 
+def _of_all_values(window: Any) -> Any:
+    """Aggregates that need all values of a window."""
+    return window.agg(
+        m=pk.median("f"), q=pk.quantile("v", 0.3), d=pk.count_distinct("w"), mo=pk.mode("w"),
+        a=pk.col("v").first(), z=pk.col("v").last(), l=pk.list("w"), s=pk.sum("w"),
+    )  # fmt: skip
+
+
+def _repeated(window: Any) -> Any:
+    return window.with_columns(s=pk.sum("w"), m=pk.median("f"))
+
+
+def _applied(window: Any) -> Any:
+    schema = {"n": "int64", "v": "int64"}
+    return window.apply(lambda rows: rows.select(["v"]).add_column(0, "n", [[len(rows)] * len(rows)]), schema)
+
+
+def _rows(
+    every: Callable[[int], int], aggregated: Callable[[Any], Any], partial: bool = False
+) -> Callable[[Program, Any], Any]:
+    """Windows of rows; a window begins every `every(gap)` rows of a key."""
+    return lambda program, stream: aggregated(
+        stream.window(
+            pk.rows(program.gap, every=every(program.gap), partial=partial), by=list(program.keys) or None
+        )
+    )
+
+
+ROWS: dict[str, Callable[[Program, Any], Any]] = {
+    "rows that overlap": _rows(lambda size: max(size // 3, 1), _exact),
+    "rows that overlap, of all values": _rows(lambda size: 1, _of_all_values),
+    "rows that overlap, partly": _rows(lambda size: max(size // 2, 1), _of_all_values, partial=True),
+    "rows of all values": _rows(lambda size: size, _of_all_values),
+    "rows of all values apart": _rows(lambda size: size + 3, _of_all_values, partial=True),
+    "repeated rows": _rows(lambda size: size, _repeated),
+    "repeated rows that overlap": _rows(lambda size: max(size // 2, 1), _repeated, partial=True),
+    "rows of a function": _rows(lambda size: max(size // 2, 1), _applied),
+}
 WINDOWS: dict[str, Callable[[Program, Any], Any]] = {
     "session": _window(pk.session),
     "rows": _window(pk.rows),
@@ -134,7 +176,24 @@ WINDOWS: dict[str, Callable[[Program, Any], Any]] = {
     "last rows without the row": _look_back(pk.rows, "left", _floats),
     "several spans": _look_back(lambda gap: [gap, gap + 5, pk.rows(3)], "right", _subtracted),
     "several spans of floats": _look_back(lambda gap: [pk.rows(gap), 2 * gap], "left", _floats),
+    **ROWS,
 }
+
+
+@contextmanager
+def little_room() -> Iterator[None]:
+    """Compact stores and forget keys all the time, and gather few rows at once."""
+    limits = (
+        (listed_counts, "FEWEST_DEAD", 2),
+        (listed_counts, "FEWEST_PLACES", 1),
+        (listed_counts, "MOST_GATHERED", 4),
+        (listed_counts, "CHUNK", 2),
+        (row_store, "MOST_NEW_KEYS", 2),
+    )
+    with ExitStack() as several:
+        for module, name, limit in limits:
+            several.enter_context(patch.object(module, name, limit))
+        yield
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -146,7 +205,8 @@ def test_each_step_gives_what_sorted_rows_give(window: str, program: Program) ->
     for place, engine in enumerate((KEYED, SORTED)):
         stream = program.stream(late_to=lambda batch, place=place: late[place].extend(batch.to_pylist()))
         query = WINDOWS[window](program, stream)
-        results, metrics = run(program, query, engine)
+        with little_room():
+            results, metrics = run(program, query, engine)
         found.append((results, metrics.late, metrics.accepted, metrics.emitted))
         assert metrics.accepted + metrics.late == metrics.read == len(program.rows)
     assert repr(found[0]) == repr(found[1])

@@ -263,12 +263,13 @@ class _Builder:
             nearest = ph.Nearest(body.direction, body.tolerance, body.exact)
             op = self._lazy_join(nearest, body.on, "merge", result_columns(body))
             reason = "both sides are in order of time: the nearest right row of a key is found by one merge"
-            held = choose_join.held_rows(left.schema, right.schema, None, self.mode)
-            choices = ph.Choice("matching", "merge", reason), held
-            op = replace(op, incremental=held.taken == choose_join.LISTS)
+            rows_held = choose_join.held_rows(left.schema, right.schema, None, self.mode)
+            choices = ph.Choice("matching", "merge", reason), rows_held
+            op = replace(op, held=rows_held.taken)  # type: ignore[arg-type]
             return _node(this, inputs, op, watermark_rules.of_asof(body), choices)
         eager = choose_join.is_eager(body) and self.mode == "unbounded"
         made = choose_join.join_choices(body, left, right, self.mode)
+        held = next((choice.taken for choice in made if choice.what == "held"), choose_join.SORTED)
         op = ph.Join(
             body.pairing,
             body.on,
@@ -279,7 +280,7 @@ class _Builder:
             self.mode == "unbounded",
             body.where,
             result_columns(body),
-            any(choice.taken == choose_join.LISTS for choice in made),
+            held,  # type: ignore[arg-type]
         )
         return _node(this, inputs, op, watermark_rules.of_join(body), made)
 
@@ -304,9 +305,9 @@ class _Builder:
         reductions = choose_window.reductions_over_columns(made.reductions, chosen)
         around = ph.Around(body.within.lo, body.within.hi, reductions)
         held = self._held_by_rolling(body, left, made.ready, right)
-        incremental = held.taken == choose_join.LISTS
-        op = replace(self._lazy_join(around, body.on, "ranges", ()), incremental=incremental)
-        choices = (held,) if incremental else (held, *choose_window.algorithms(chosen))
+        op = replace(self._lazy_join(around, body.on, "ranges", ()), held=held.taken)  # type: ignore[arg-type]
+        in_lists = held.taken == choose_join.LISTS
+        choices = (held,) if in_lists else (held, *choose_window.algorithms(chosen))
         rule = ph.Lags(max(body.within.hi, 0)) if body.within.hi > 0 else ph.Follows()
         return [
             *self._rows(made.ready.name, made.samples, right, made.ready),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -136,7 +136,7 @@ def bounds_of(band: Band, side: int, rows: pa.Schema) -> tuple[Rows, pa.Schema]:
 
 
 LAZY_ALGORITHMS = ("npj", "prj", "mway", "mpass")
-LISTS, SORTED = "lists per key", "sorted partitions"
+LISTS, RUNS, SORTED = "lists per key", "sorted runs", "sorted partitions"
 REASON_AT_REST = "data at rest comes in one push"
 EAGER_ALGORITHMS = ("shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
 
@@ -170,17 +170,43 @@ def join_choices(body: jn.Join, left: ir.Object, right: ir.Object, mode: Mode) -
         case InWindow() as pairing:
             eager = is_eager(body) and mode == "unbounded"
             # Sessions of different keys interleave; the rows of other windows are contiguous in time.
-            held = (
-                (held_rows(left.schema, right.schema, None, mode),)
-                if isinstance(pairing.left, Session)
-                else ()
-            )
             return (
-                *held,
+                *((_held_in_windows(body, pairing, left, right, mode),) if not eager else ()),
                 _emission(body, mode),
                 *(() if eager else (_matching(body, pairing, left, right),)),
                 _algorithm(body),
             )
+
+
+def _held_in_windows(
+    body: jn.Join, pairing: InWindow, left: ir.Object, right: ir.Object, mode: Mode
+) -> Choice:
+    """Choose how the rows of open windows are held: of overlapping windows, pairs are held with them."""
+    if isinstance(pairing.left, Session):  # sessions of different keys interleave
+        return held_rows(left.schema, right.schema, None, mode)
+    if windows_overlap(pairing) and _overlap_obstacle(body, pairing) is None and mode == "unbounded":
+        held = held_rows(left.schema, right.schema, body.where, mode)
+        if held.taken == LISTS:
+            return replace(held, reason="each pair is found once, and held until its last window is complete")
+    obstacle = _no_runs(mode)
+    if obstacle is not None:
+        return Choice("held", SORTED, "rows are partitioned by key and sorted", (Rejected(RUNS, obstacle),))
+    rejected = Rejected(SORTED, "each window that ends would read the rows ahead of the watermark, too")
+    return Choice("held", RUNS, "a window's rows leave sorted runs when it is complete", (rejected,))
+
+
+def _no_runs(mode: Mode) -> str | None:
+    """Why rows are sorted when windows are complete; None if they are held in sorted runs."""
+    return REASON_AT_REST if mode == "bounded" else None
+
+
+def _overlap_obstacle(body: jn.Join, pairing: InWindow) -> str | None:
+    """Why pairs are found anew in each of several windows; None if they are held."""
+    if not isinstance(pairing.left, TimeWindow):
+        return "windows on a calendar have no common reach"
+    if body.algorithm != "auto":
+        return f"{body.algorithm} was requested, which joins one window at a time"
+    return None if body.on else "without keys, all rows of a window may be pairs"
 
 
 def held_rows(left: pa.Schema, right: pa.Schema, where: Expr | None, mode: Mode) -> Choice:

@@ -7,6 +7,7 @@ from math import exp
 
 import pyarrow as pa
 
+from penstock.algorithms.keyed_states.row_store import can_grow
 from penstock.algorithms.sorted_partitions.reducers import FrameReduction
 from penstock.analysis.panes import (
     ReductionFacts,
@@ -252,6 +253,7 @@ def reductions_over_columns(
 
 
 STATES: Held = "states per key"
+LISTS: Held = "lists of rows per key"
 ROWS: Held = "rows"
 ROWS_PER_KEY = 128  # measured: with 100 of 1 M rows for each key both take as long, with 10 rows take a fifth
 # Threads share sorted partitions, but not the states of a key: from three on, sorting is faster (measured with two).
@@ -272,6 +274,12 @@ def keyed_states(
         obstacle = obstacle or _slower_at_rest(body, program)
     if aggregator is not None:
         obstacle = obstacle or f"{aggregator} was requested, which reduces rows"
+    if obstacle is not None and mode == "unbounded" and aggregator is None and _has_lists(body, program):
+        reason = (
+            "a window reads its own rows alone: a push costs its rows and those of the windows it completes"
+        )
+        rejected = Rejected(STATES, obstacle), Rejected(ROWS, "each push would read every row held")
+        return Choice("held", LISTS, reason, rejected)
     if obstacle is not None:
         return Choice("held", ROWS, "windows read their rows", (Rejected(STATES, obstacle),))
     if mode == "bounded":
@@ -328,6 +336,17 @@ def may_hold_states(body: ir.Body) -> bool:
     match body:
         case ir.Lookback() | ir.Reduce(domain=Session() | Count()):
             return True
+        case ir.Attach(domain=Count()) | ir.Apply(domain=Count()):
+            return bool(body.keys)
+        case _:
+            return False
+
+
+def _has_lists(body: ir.Body, program: ir.Program) -> bool:
+    """Return whether rows can be held in lists per key: windows of rows by key, and columns that grow in place."""
+    match body:
+        case ir.Reduce(domain=Count()) | ir.Attach(domain=Count()) | ir.Apply(domain=Count()) if body.keys:
+            return all(can_grow(field.type) for field in program[body.source].schema)
         case _:
             return False
 

@@ -135,7 +135,7 @@ class PaneAggregate:
 
 
 # What an operator keeps between pushes of open windows, or of the rows that later look-backs hold.
-Held = Literal["rows", "states per key"]
+Held = Literal["rows", "states per key", "lists of rows per key"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class JoinColumn:
 class Join:
     """`optimise` is the target of `algorithm="auto"`. `paced`: the rate at which rows arrive informs the choice.
 
-    `incremental`: rows are held in lists per key between pushes, and not sorted anew.
+    `held`: how rows are held between pushes (see `choose_join`).
     """
 
     pairing: InWindow | Within | Lookup | Nearest | Around
@@ -223,7 +223,7 @@ class Join:
     paced: bool
     residual: Expr | None
     columns: tuple[JoinColumn, ...]
-    incremental: bool = False
+    held: Literal["sorted partitions", "lists per key", "sorted runs"] = "sorted partitions"
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,9 +70,7 @@ class TimedBatch:
     def filtered(self, batch: pa.RecordBatch, chosen: np.ndarray | None) -> TimedBatch:
         """Keep the chosen rows, given as `batch`; None keeps all."""
         if chosen is None:
-            if batch is self.batch:
-                return self
-            return replace(self, batch=batch)
+            return self if batch is self.batch else self.with_batch(batch)
         marks, sequence, trace = self.arrival_watermarks, self.sequence, self.trace
         return TimedBatch(
             batch,
@@ -83,6 +81,20 @@ class TimedBatch:
             None if trace is None else replace(trace, rows=trace.rows[chosen]),
             self.counted,
             self.tally,
+        )
+
+    def with_batch(self, batch: pa.RecordBatch) -> TimedBatch:
+        """The same rows with other columns. (`dataclasses.replace` takes four times as long.)"""
+        return TimedBatch(
+            batch,
+            self.arrival_watermarks,
+            self.first_row,
+            self.sequence,
+            self.branch,
+            self.trace,
+            self.counted,
+            self.tally,
+            self.columns,
         )
 
     def without(self, late: np.ndarray, noted: np.ndarray | None = None) -> TimedBatch:

@@ -14,6 +14,7 @@ from penstock.operators.joins.eager import EagerJoinStage
 from penstock.operators.joins.incremental import IncrementalJoinStage
 from penstock.operators.joins.lookup import LookupStage, TableStage
 from penstock.operators.joins.stage import JoinStage
+from penstock.operators.joins.window_runs import WindowJoinStage
 from penstock.operators.look_back.incremental import IncrementalLookBack
 from penstock.operators.pane_aggregate.stage import WindowStage
 from penstock.operators.rows.stage import RowsStage
@@ -43,7 +44,9 @@ def stage_type(op: ph.Op) -> type:
             return LookupStage
         case ph.Join(eager=True):
             return EagerJoinStage
-        case ph.Join(incremental=True):
+        case ph.Join(held="sorted runs"):
+            return WindowJoinStage
+        case ph.Join(held="lists per key"):
             return IncrementalJoinStage
         case ph.Signals(evaluation="positional"):
             return DenseStage

@@ -48,15 +48,20 @@ class KeyDirectory:
         if self.table is None:
             return []
         words, nulls = self.table.words_of(numbers)
+        some = bool(nulls.any())
         return [
-            self._column(field, word, (nulls >> place) & 1 == 0, decoded)
+            self._column(field, word, (nulls >> place) & 1 == 0 if some else None, decoded)
             for place, (field, word) in enumerate(zip(self.fields, words, strict=True))
         ]
 
-    def _column(self, field: pa.Field, words: np.ndarray, there: np.ndarray, decoded: bool) -> pa.Array:
+    def _column(
+        self, field: pa.Field, words: np.ndarray, there: np.ndarray | None, decoded: bool
+    ) -> pa.Array:
+        """A column of keys; `there` is None if none of them is null."""
         if field.name in self.interners:
             dtype = stored(field.type) if decoded else field.type
-            return self.interners[field.name].decode(np.where(there, words, -1), dtype)
+            codes = words if there is None else np.where(there, words, -1)
+            return self.interners[field.name].decode(codes, dtype)
         return to_arrow(values_of(words, field.type), there, field.type)
 
     def numbers(self, arrays: Sequence[pa.Array], rows: int) -> np.ndarray:

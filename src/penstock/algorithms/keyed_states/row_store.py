@@ -268,6 +268,26 @@ class RowStore:
         keys[known] = numbers[keys[known]]
 
 
+def encoded(rows: Rows, schema: pa.Schema) -> Rows:
+    """The same rows with the dictionaries of a schema."""
+    if rows.batch.schema.equals(schema):
+        return rows
+    arrays = [
+        encoded_array(array, column.type) for array, column in zip(rows.batch.columns, schema, strict=True)
+    ]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return Rows(batch, rows.times, rows.sequence, rows.branch, rows.fresh)
+
+
+def encoded_array(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """The same values as a dictionary, if the type is one."""
+    if not pa.types.is_dictionary(dtype):
+        return array
+    encoded = array.dictionary_encode()
+    codes = encoded.indices.cast(dtype.index_type)
+    return pa.DictionaryArray.from_arrays(codes, encoded.dictionary, ordered=dtype.ordered)
+
+
 class KeyNumbers:
     """The numbers of keys of both sides of a join. A key with a null has none."""
 

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.sort.sorting import Sorter, ranked
-from penstock.algorithms.sorted_partitions.frames import Frames, Framing
+from penstock.algorithms.sorted_partitions.frames import Frames
 from penstock.algorithms.sorted_partitions.partitions import SortedPartitions, same_keys
 from penstock.algorithms.sorted_partitions.reducers import Reducer, ranges
 from penstock.algorithms.sorted_partitions.rows import taken
 from penstock.runtime.buffers import indices, time_array
 from penstock.runtime.stage import does_not_fit
+
+Emission = Callable[[SortedPartitions, int], list[pa.RecordBatch]]
+
+
+class Framed(Protocol):
+    """Windows over sorted partitions."""
+
+    def frames(self, partitions: SortedPartitions, watermark: int) -> Frames:
+        """The windows that are complete at the watermark and have not been emitted."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +50,7 @@ class WindowResults:
     `by_key` orders the rows of a window by their keys, if a downstream stage depends on their order.
     """
 
-    framing: Framing
+    framing: Framed
     reductions: Reductions
     keys: tuple[str, ...]
     schema: pa.Schema
@@ -69,7 +79,7 @@ class RowResults:
     `adds_bounds` is False if the rows already have columns for the bounds.
     """
 
-    framing: Framing
+    framing: Framed
     reductions: Reductions
     adds_bounds: bool
     schema: pa.Schema
@@ -94,7 +104,7 @@ class RowResults:
 class AppliedResults:
     """The output of a Python function for each window's rows, after columns for the window's bounds and keys."""
 
-    framing: Framing
+    framing: Framed
     function: Callable[[pa.Table], pa.Table]
     columns: tuple[str, ...]
     keys: tuple[str, ...]
@@ -148,6 +158,8 @@ def bound_arrays(frames: Frames, schema: pa.Schema) -> list[pa.Array]:
 def check_range(ticks: np.ndarray, dtype: pa.DataType) -> None:
     """Refuse bounds that do not fit the time column's type."""
     bits = dtype.bit_width
+    if bits == 64 and not pa.types.is_unsigned_integer(dtype):
+        return  # every 64-bit number of ticks fits
     low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
     if pa.types.is_unsigned_integer(dtype):
         low, high = 0, (1 << bits) - 1

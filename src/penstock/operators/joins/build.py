@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.kernel_factory import KernelFactory
-from penstock.algorithms.keyed_states.build import CompiledStates, keyed_spec
-from penstock.algorithms.keyed_states.kernel import KeyedKernel, KeyedSpec
 from penstock.algorithms.sliding.kernel import FrameShape
 from penstock.algorithms.sort.kernels import count_partitions, fill_partitions
 from penstock.algorithms.sorted_partitions.build import FrameReducers, indexer, sorter
 from penstock.algorithms.sorted_partitions.results import Reductions
 from penstock.algorithms.sorted_partitions.rows import no_rows
 from penstock.loop.nodes import I64
-from penstock.operators.joins import asof, incremental, incremental_interval, rolling
 from penstock.operators.joins.algorithm_pairs import ROWS_JOINED_BY_PARTITION, AlgorithmPairing, Sorting
-from penstock.operators.joins.asof import AsofMatcher, IncrementalAsof
+from penstock.operators.joins.asof import AsofMatcher
 from penstock.operators.joins.band import BandPairing
 from penstock.operators.joins.build_algorithms import (
     auto_in_order,
@@ -31,19 +28,14 @@ from penstock.operators.joins.build_algorithms import (
     overlapping_windows,
     windows_apart,
 )
+from penstock.operators.joins.build_incremental import IncrementalParts
 from penstock.operators.joins.eager import EagerJoinStage, Parts, whole_numbers
 from penstock.operators.joins.incremental import (
-    HeldSides,
     IncrementalJoinStage,
-    IncrementalMatcher,
-    IncrementalSessionJoin,
     JoinOutput,
     LiveSide,
 )
-from penstock.operators.joins.incremental_interval import IncrementalInterval
 from penstock.operators.joins.interval import IntervalMatcher
-from penstock.operators.joins.kernels.asof import next_rows
-from penstock.operators.joins.kernels.interval import interval_join, link_rows
 from penstock.operators.joins.kernels.ranges import (
     expand_ranges,
     find_ranges,
@@ -52,21 +44,20 @@ from penstock.operators.joins.kernels.ranges import (
     last_before,
     next_after,
 )
-from penstock.operators.joins.kernels.rolling import rolling_join
-from penstock.operators.joins.kernels.sessions import session_join
 from penstock.operators.joins.large_windows import OverlapMatcher, PairingJoin, RunMatcher, WindowJoin
 from penstock.operators.joins.lookup import LookupStage
 from penstock.operators.joins.partitions import PartitionKernels
-from penstock.operators.joins.results import Gather, JoinShape, Residual, gives_left_rows
-from penstock.operators.joins.rolling import IncrementalRolling, RollingMatcher
+from penstock.operators.joins.results import Gather, JoinShape, Residual
+from penstock.operators.joins.rolling import RollingMatcher
 from penstock.operators.joins.sliding import SlidingMatcher
 from penstock.operators.joins.stage import ArrivalRate, JoinStage, Matcher, Port, at_rest
 from penstock.operators.joins.window_pairs import PartitionPairing, WindowMatcher, WindowReport
+from penstock.operators.joins.window_runs import WindowJoinStage
 from penstock.operators.joins.windows import GridWindows
 from penstock.operators.rows.build import CompiledRows
 from penstock.operators.rows.stage import RowsStage
 from penstock.physical import nodes as ph
-from penstock.physical.choose_join import Band, band_of, bounds_of
+from penstock.physical.choose_join import LISTS, RUNS, Band, band_of, bounds_of
 from penstock.physical.split_windows import condition_columns, condition_of, frame_reductions
 from penstock.runtime.buffers import values_view
 from penstock.runtime.metrics import ChosenAlgorithm, JoinMetrics, JoinReport, Metrics
@@ -79,7 +70,6 @@ from penstock.types.windows import (
     CarriedWindow,
     InWindow,
     Lookup,
-    Session,
     TimeWindow,
     Within,
 )
@@ -105,7 +95,9 @@ def join(
             return partial(build.lookup, table, paths)
         case _ if op.eager:
             return build.eager
-        case _ if op.incremental:
+        case _ if op.held == RUNS:
+            return build.in_runs
+        case _ if op.held == LISTS:
             return build.incremental
         case _:
             return build.lazy
@@ -131,43 +123,33 @@ class _Build:
     def incremental(self, context: Context) -> IncrementalJoinStage:
         """Return the stage that holds rows in lists per key between pushes."""
         kernels = partition_kernels(self.kernel_factory, context.engine.workers)
-        sides = [
+        parts = IncrementalParts(
+            self.op,
+            self.node,
+            (self.left, self.right),
+            self._keys,
+            JoinOutput.of(self._shape, kernels.threads),
+            kernels,
+            self.kernel_factory,
+        )
+        matcher = parts.matcher(self._residual(context), lambda: self._matcher(kernels, context, None))
+        return IncrementalJoinStage(*self._sides(kernels, context), matcher)
+
+    def in_runs(self, context: Context) -> WindowJoinStage:
+        """Return the stage that holds rows in sorted runs until their windows are complete."""
+        assert isinstance(self.op.pairing, InWindow)
+        kernels = partition_kernels(self.kernel_factory, context.engine.workers)
+        several, rate = overlapping_windows(self.op.pairing), ArrivalRate()
+        windows = several if several is not None else windows_apart(self.op.pairing.left, kernels)
+        matcher = self._matcher(kernels, context, rate)
+        return WindowJoinStage(*self._sides(kernels, context), matcher, windows, rate)
+
+    def _sides(self, kernels: PartitionKernels, context: Context) -> tuple[LiveSide, LiveSide]:
+        left, right = (
             LiveSide(side.schema, side.clock, keys, kernels.sorter, context.metrics)
             for side, keys in zip((self.left, self.right), self._keys, strict=True)
-        ]
-        return IncrementalJoinStage(sides[0], sides[1], self._incremental_matcher(kernels, context))
-
-    def _incremental_matcher(self, kernels: PartitionKernels, context: Context) -> IncrementalMatcher:
-        call, op = self.kernel_factory.call, self.op
-        output = JoinOutput.of(self._shape, kernels.threads)
-        schemas = self.left.schema, self.right.schema
-        match op.pairing:
-            case ph.Nearest(direction=direction, tolerance=tolerance, exact=exact):
-                sides = HeldSides(schemas, self._keys, kernels, asof.ASOF_KEYS)
-                nearest = direction == "nearest"
-                waiting = call(("next_rows", nearest, exact), lambda: next_rows(nearest, exact))
-                last = kernels.last_before(exact)
-                return IncrementalAsof(direction, tolerance, exact, sides, output, last, waiting)
-            case Within(lo=lo, hi=hi):
-                sides = HeldSides(schemas, self._keys, kernels, incremental_interval.INTERVAL_KEYS)
-                residual = self._residual(context)
-                pairs = not gives_left_rows(op.how) or residual is not None
-                join = call(("interval_join", pairs), lambda: interval_join(pairs))
-                link = call("link_rows", link_rows)
-                return IncrementalInterval(lo, hi, op.how, residual, sides, output, join, link)
-            case InWindow(left=Session(gap=gap)):
-                sides = HeldSides(
-                    schemas, self._keys, kernels, incremental.JOINED_SESSION_KEYS, null_keys=True
-                )
-                matcher = self._matcher(kernels, context, None)
-                join = call("session_join", session_join)
-                return IncrementalSessionJoin(gap, sides, matcher, join, call("link_rows", link_rows))
-            case ph.Around(lo=lo, hi=hi, reductions=reductions):
-                sides = HeldSides(schemas, self._keys, kernels, rolling.ROLLING_KEYS)
-                spec = keyed_spec(sides.stores[1].schema, self.right.clock, (), frame_reductions(reductions))
-                states = CompiledStates(self.node.id, spec, _rolling_kernel, self.kernel_factory)
-                return IncrementalRolling(lo, hi, sides, states, self.node.schema)
-        raise AssertionError(f"{op.pairing} has no lists")
+        )
+        return left, right
 
     def eager(self, context: Context) -> EagerJoinStage:
         """Return the stage that emits pairs as rows arrive."""
@@ -378,11 +360,6 @@ class _Build:
             ]
 
         return bounds
-
-
-@lru_cache(maxsize=64)  # a second run of a query finds its kernels
-def _rolling_kernel(spec: KeyedSpec, variant: str) -> KeyedKernel:
-    return rolling_join(spec)
 
 
 def partition_kernels(kernel_factory: KernelFactory, threads: int) -> PartitionKernels:

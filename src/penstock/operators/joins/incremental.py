@@ -9,7 +9,14 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.algorithms.keyed_states.row_store import FEWEST_DEAD, NULL_KEY, KeyNumbers, RowStore
+from penstock.algorithms.keyed_states.row_store import (
+    FEWEST_DEAD,
+    NULL_KEY,
+    KeyNumbers,
+    RowStore,
+    encoded,
+    encoded_array,
+)
 from penstock.algorithms.sort.sorting import Sorter
 from penstock.algorithms.sorted_partitions.rows import Rows, no_rows, rows_back
 from penstock.algorithms.sorted_partitions.rows_ahead import OrderedArrivals
@@ -247,30 +254,14 @@ class JoinOutput:
 
     def _encoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays = [
-            _encoded(array, column.type) for array, column in zip(batch.columns, self.schema, strict=True)
+            encoded_array(array, column.type)
+            for array, column in zip(batch.columns, self.schema, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def encoded(rows: Rows, schema: pa.Schema) -> Rows:
-    """The same rows with the dictionaries of a schema."""
-    if rows.batch.schema.equals(schema):
-        return rows
-    arrays = [_encoded(array, column.type) for array, column in zip(rows.batch.columns, schema, strict=True)]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    return Rows(batch, rows.times, rows.sequence, rows.branch, rows.fresh)
-
-
 def _value_type(dtype: pa.DataType) -> pa.DataType:
     return dtype.value_type if pa.types.is_dictionary(dtype) else dtype
-
-
-def _encoded(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    if not pa.types.is_dictionary(dtype):
-        return array
-    encoded = array.dictionary_encode()
-    codes = encoded.indices.cast(dtype.index_type)
-    return pa.DictionaryArray.from_arrays(codes, encoded.dictionary, ordered=dtype.ordered)
 
 
 def fitting(buffers: Sequence[np.ndarray], most: int) -> list[np.ndarray]:

@@ -32,6 +32,7 @@ from penstock.operators.joins.results import (
     partnered,
     preserves,
 )
+from penstock.operators.joins.windows import opening_of
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, within_reach
 
 
@@ -49,6 +50,9 @@ class Overlapping(Protocol):
 
     def bounds(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the starts and ends of windows."""
+
+    def opening(self, watermark: int) -> tuple[int, int]:
+        """See `window_runs.OpenWindows`."""
 
     def reach(self) -> tuple[int, int]:
         """Return how much earlier and later than a left row a right row in the same window can be."""
@@ -88,6 +92,10 @@ class CommonEnds:
     def completes(self, before: int, watermark: int) -> bool:
         return self.complete(watermark) > self.complete(before)
 
+    def opening(self, watermark: int) -> tuple[int, int]:
+        """Return the watermark, as rows of open windows are retained, and the next end of a window."""
+        return watermark, self.base + (self.complete(watermark) + 1) * self.step
+
     def bounds(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         end = self.base + numbers * self.step
         return end - max(self.sizes), end
@@ -122,6 +130,10 @@ class CalendarOverlap:
 
     def completes(self, before: int, watermark: int) -> bool:
         return True
+
+    def opening(self, watermark: int) -> tuple[int, int]:
+        """Return the watermark, as rows of open windows are retained, and the next end of a window."""
+        return watermark, opening_of(self._listed, watermark)[1]
 
     def bounds(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return self._starts[numbers], self._ends[numbers]
@@ -240,7 +252,7 @@ class SlidingMatcher(InWindows):
         found = [(own[pair], other[pair], window, np.zeros(len(window), np.int64))]
         for side in (0, 1):
             if preserves(self.how, side):
-                found.append(_alone(now[side], side, found[0][side], window))
+                found.append(unmatched_in_windows(now[side], side, found[0][side], window))
         return self._arranged(*(np.concatenate(part) for part in zip(*found, strict=True)))
 
     def _arranged(self, left: np.ndarray, right: np.ndarray, window: np.ndarray, kind: np.ndarray) -> Results:
@@ -291,7 +303,7 @@ def clipped(held: WindowSpans, after: int, upto: int) -> WindowSpans:
     return WindowSpans(first, np.minimum(held.last, upto))
 
 
-def _alone(
+def unmatched_in_windows(
     held: WindowSpans, side: int, rows: np.ndarray, windows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the rows of a side in windows where they are unmatched; `rows` match in `windows`."""

@@ -12,9 +12,10 @@ import numpy as np
 from penstock.algorithms.sorted_partitions.frames import Bounds
 from penstock.algorithms.sorted_partitions.rows import Rows
 from penstock.algorithms.window_grid import Grid
+from penstock.errors import WindowError
 from penstock.operators.joins.partitions import Numbers, PartitionKernels
 from penstock.runtime.buffers import ticks_of
-from penstock.runtime.stage import END_OF_TIME, within_reach
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, within_reach
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,15 @@ def runs_between(starts: np.ndarray, ends: np.ndarray, times: Sequence[np.ndarra
     return [run for run in runs if run.rows]
 
 
+def opening_of(bounds: Bounds, watermark: int) -> tuple[int, int]:
+    """Return the earliest start and the earliest end of the windows on a calendar that hold a watermark."""
+    try:
+        starts, ends = bounds(watermark, watermark)
+    except WindowError:  # before the calendar begins, where no row can be either
+        return watermark, watermark
+    return (int(starts.min()), int(ends.min())) if len(starts) else (watermark, watermark)
+
+
 def first_and_last(left: Rows, right: Rows) -> tuple[int, int] | None:
     """Return the times of the first and last row, or None without rows."""
     some = [side.times for side in (left, right) if len(side)]
@@ -71,6 +81,9 @@ class WindowKind(Protocol):
 
     def completes(self, before: int, watermark: int) -> bool:
         """Whether windows may have become complete between two watermarks."""
+
+    def opening(self, watermark: int) -> tuple[int, int]:
+        """See `window_runs.OpenWindows`."""
 
     def runs(self, left: Rows, right: Rows, *, always: bool) -> list[WindowRows] | None:
         """Return the windows, if the rows of each are contiguous and numerous (or `always`); else None."""
@@ -100,6 +113,13 @@ class GridWindows(Closing):
         """Whether a window ends between the two watermarks."""
         first, every = self.grid.offset + self.grid.size, self.grid.every
         return (watermark - first) // every > (before - first) // every
+
+    def opening(self, watermark: int) -> tuple[int, int]:
+        """Return the start and the end of the window that holds the watermark; in a gap, the end of the next one."""
+        grid = self.grid
+        into = (watermark - grid.offset) % grid.every
+        start = max(watermark - into, START_OF_TIME)
+        return (start, start + grid.size) if into < grid.size else (watermark, start + grid.every + grid.size)
 
     def side(self, times: np.ndarray) -> Placed:
         """The window of each row of one side."""
@@ -135,6 +155,10 @@ class CalendarWindows(Closing):
 
     def place(self, left: Rows, right: Rows, numbers: Callable[[], Numbers]) -> tuple[Placed, Placed]:
         return self._side(left.times), self._side(right.times)
+
+    def opening(self, watermark: int) -> tuple[int, int]:
+        """Return the start and the end of the window that holds the watermark; in a gap, the watermark."""
+        return opening_of(self.bounds, watermark)
 
     def _side(self, times: np.ndarray) -> Placed:
         if not len(times):
@@ -190,6 +214,10 @@ class SessionWindows:
     def completes(self, before: int, watermark: int) -> bool:
         return True
 
+    def opening(self, watermark: int) -> tuple[int, int]:
+        """Return the watermark twice: rows of open sessions are retained, and any may end."""
+        return watermark, watermark
+
     def runs(self, left: Rows, right: Rows, *, always: bool) -> list[WindowRows] | None:
         """Return None: sessions of different keys interleave."""
         return None
@@ -201,6 +229,10 @@ class CarriedWindows(Closing):
 
     start: str
     end: str
+
+    def opening(self, watermark: int) -> tuple[int, int]:
+        """Return the watermark twice: most windows are complete as soon as it has passed their rows."""
+        return watermark, watermark
 
     def place(self, left: Rows, right: Rows, numbers: Callable[[], Numbers]) -> tuple[Placed, Placed]:
         return self._side(left), self._side(right)
@@ -244,6 +276,9 @@ class WholeWindow:
 
     def completes(self, before: int, watermark: int) -> bool:
         return watermark == END_OF_TIME
+
+    def opening(self, watermark: int) -> tuple[int, int]:
+        return START_OF_TIME, END_OF_TIME
 
     def runs(self, left: Rows, right: Rows, *, always: bool) -> list[WindowRows] | None:
         around = first_and_last(left, right)

@@ -16,6 +16,7 @@ from penstock.algorithms.sorted_partitions.build import (
 )
 from penstock.algorithms.sorted_partitions.frame_kernels import look_back_frames
 from penstock.algorithms.sorted_partitions.results import Reductions
+from penstock.algorithms.sorted_partitions.rows_ahead import RowsAhead
 from penstock.operators.look_back.at_rest import LookBackAtRest
 from penstock.operators.look_back.frames import LookBackFraming, LookBackResults
 from penstock.operators.look_back.incremental import HOLDING, RESTORING, IncrementalLookBack
@@ -114,7 +115,10 @@ def _over_rows(
         framing = LookBackFraming(op.spans, tuple(_ends(span, kernel_factory) for span in op.spans))
         reductions = Reductions(over.reducers(threads), len(op.reductions))
         results = LookBackResults(framing, reductions, node.schema)
-        return SortedWindowStage(framing, layout, results, False, given.schema, time, time, context.metrics)
+        in_runs = not context.bounded and time.period is None
+        runs = RowsAhead(given.schema, layout.sorter) if in_runs else None
+        rows = given.schema, time, time, context.metrics
+        return SortedWindowStage(framing, layout, results, False, *rows, runs)
 
     return make
 

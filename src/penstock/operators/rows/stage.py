@@ -77,13 +77,31 @@ class RowsStage:
         self._passed = {column.source for column in program.result if column.origin == "row"}
         self._bound: BoundRows | None = None
         self._projection: tuple[pa.Schema, list[int] | None] | None = None
+        self._selects = False  # whether nothing but columns is selected, and how is known
         self.nullable: frozenset[str] = frozenset()
         self.interners = {name: Interner(program.texts.intern) for name in program.interned}
         self._positions = positions_table()
         self._loop_room = LOOP_ROOM[0]
 
     def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
+        if self._selects and len(timed_batches) == 1:
+            made = self._selected(timed_batches[0])
+            if made is not None:
+                return [made]
         return [made for timed_batch in timed_batches for made in self._batch(timed_batch)]
+
+    def _selected(self, timed_batch: TimedBatch) -> TimedBatch | None:
+        """Select columns of a batch like the one before; None if it is another."""
+        batch, known = timed_batch.batch, self._projection
+        assert known is not None
+        schema, places = known
+        if places is None or batch.num_rows > MOST_TASK_ROWS or not batch.schema.equals(schema):
+            return None
+        if not places:
+            return timed_batch
+        columns = batch.columns
+        chosen = pa.RecordBatch.from_arrays([columns[at] for at in places], schema=self.program.schema)
+        return timed_batch.with_batch(chosen)
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         return [], START_OF_TIME if self.computes_time and watermark != END_OF_TIME else watermark
@@ -208,7 +226,10 @@ class RowsStage:
     def _computed(self, timed_batch: TimedBatch) -> TimedBatch:
         batch = self.program.prepare(timed_batch.batch, timed_batch.first_row)
         if self.program.rows(self.nullable) is None:
-            return timed_batch.filtered(self._projected(batch, timed_batch), None)
+            projected = self._projected(batch, timed_batch)
+            known = self._projection
+            self._selects = batch is timed_batch.batch and known is not None and known[1] is not None
+            return timed_batch.filtered(projected, None)
         self.nullable |= {name for name in batch.schema.names if batch.column(name).null_count}
         kernel = self.program.rows(self.nullable)
         assert kernel is not None, "a kernel is there whatever holds nulls"

@@ -32,13 +32,17 @@ from penstock.algorithms.sorted_partitions.frames import (
     GridFraming,
     UnboundedFraming,
 )
-from penstock.algorithms.sorted_partitions.partitions import PartitionLayout, SortedPartitions
+from penstock.algorithms.sorted_partitions.gathered import GatheredFrames
+from penstock.algorithms.sorted_partitions.partitions import PartitionLayout
 from penstock.algorithms.sorted_partitions.results import (
     AppliedResults,
+    Emission,
+    Framed,
     Reductions,
     RowResults,
     WindowResults,
 )
+from penstock.algorithms.sorted_partitions.rows_ahead import RowsAhead
 from penstock.algorithms.window_grid import Grid, WindowGrid
 from penstock.ir.samples import as_table
 from penstock.operators.sorted_windows.incremental import (
@@ -47,13 +51,15 @@ from penstock.operators.sorted_windows.incremental import (
     IncrementalCounts,
     IncrementalSessions,
 )
+from penstock.operators.sorted_windows.kernels.count_rows import count_rows
 from penstock.operators.sorted_windows.kernels.open_windows import counts, sessions
 from penstock.operators.sorted_windows.kernels.session_lateness import session_lateness
+from penstock.operators.sorted_windows.listed_counts import ListedCounts
 from penstock.operators.sorted_windows.session_lateness import SessionLateness
 from penstock.operators.sorted_windows.sessions import SessionFraming, SessionStage
 from penstock.operators.sorted_windows.stage import SortedWindowStage
 from penstock.physical import nodes as ph
-from penstock.physical.choose_window import STATES
+from penstock.physical.choose_window import LISTS, STATES
 from penstock.physical.split_windows import columns_of, frame_reductions
 from penstock.runtime.session import Context
 from penstock.runtime.stage import Stage
@@ -110,9 +116,6 @@ def _counts(window: Count, spec: KeyedSpec, variant: str) -> KeyedKernel:
     return counts(spec, window)
 
 
-Emission = Callable[[SortedPartitions, int], list[pa.RecordBatch]]
-
-
 def sorted_windows(
     op: ph.SortedWindows, node: ph.Node, given: ph.Node, kernel_factory: KernelFactory
 ) -> Callable[[Context], Stage]:
@@ -144,17 +147,39 @@ class _Build:
     columns: tuple[str, ...]
     over: FrameReducers
 
-    def stage(self, context: Context) -> SortedWindowStage:
+    def stage(self, context: Context) -> Stage:
         op = self.op
         keys = (*op.keys, *WINDOW_BOUNDS) if self._carried else op.keys
         layout = partition_layout(keys, self.columns, self.kernel_factory, context.engine.workers)
         framing = self._framing(layout)
         time, release = self._clocks
+        if op.held == LISTS:
+            return self._listed(layout, context)
         rows = self.given.schema, time, release, context.metrics
         parts = framing, layout, self._emission(framing, layout.threads), op.output == "attach", *rows
         if isinstance(framing, SessionFraming):
-            return SessionStage(*parts, framing.lateness)
-        return SortedWindowStage(*parts)
+            return SessionStage(*parts, lateness=framing.lateness)
+        # Rows that carry a window are released at its end, not in their order; implied times are not stored.
+        in_runs = not context.bounded and time is release and time.period is None
+        return SortedWindowStage(*parts, RowsAhead(self.given.schema, layout.sorter) if in_runs else None)
+
+    def _listed(self, layout: PartitionLayout, context: Context) -> ListedCounts:
+        """Return the stage of windows of rows that are held in lists per key."""
+        assert isinstance(self.op.window, Count)
+        framing = CountFraming(self.op.window.size, self.op.window.every, self.op.window.partial)
+        frames, threads = GatheredFrames(), layout.threads
+        return ListedCounts(
+            framing,
+            layout,
+            self._emission(frames, threads),
+            self._emission(framing, threads),
+            frames,
+            self.op.output == "attach",
+            self.given.schema,
+            self.given.clock,
+            context.metrics,
+            self.kernel_factory.call("count_rows", count_rows),
+        )
 
     @property
     def _carried(self) -> bool:
@@ -169,7 +194,7 @@ class _Build:
         release = Time(WINDOW_BOUNDS[1], time.type, time.unit, shift=-1)
         return (time if time.column in self.given.schema.names else release), release
 
-    def _emission(self, framing: Framing, threads: int) -> Emission:
+    def _emission(self, framing: Framed, threads: int) -> Emission:
         op, schema, sort = self.op, self.node.schema, sorter(self.kernel_factory)
         match op.output:
             case "aggregate":

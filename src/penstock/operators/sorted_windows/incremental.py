@@ -35,6 +35,7 @@ class IncrementalCounts:
     metrics: Metrics
     table: KeyedTable = field(init=False)
     ahead: OrderedArrivals = field(init=False)
+    tail: np.ndarray = field(init=False, default_factory=lambda: np.zeros(1, np.int64))
 
     def __post_init__(self) -> None:
         self.table = KeyedTable(self.program, COUNT_KEYS, {}, key_states=(STATE,))
@@ -48,7 +49,7 @@ class IncrementalCounts:
         rows, final = self.ahead.release(watermark), watermark == END_OF_TIME
         made: list[TimedBatch] = []
         if len(rows) or final:
-            given = {"final": final, "tail": np.zeros(1, np.int64)}
+            given = {"final": final, "tail": self.tail}  # kept: the kernel stays bound to its memory
             made = self.results.batches(self.table, self.table.run(rows.batch, "", given))
         if self.table.crowded():
             self.table.keep_keys(self._open())

@@ -114,7 +114,7 @@ class SessionStage(SortedWindowStage):
     A union pushes the rows of each input separately, and time advances after all of them.
     """
 
-    lateness: SessionLateness
+    lateness: SessionLateness = field(kw_only=True)
     pending: list[TimedBatch] = field(init=False, default_factory=list)
 
     def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from penstock.algorithms.sorted_partitions.frames import WindowRules
 from penstock.algorithms.sorted_partitions.partitions import PartitionLayout, SortedPartitions
-from penstock.algorithms.sorted_partitions.rows import PendingRows, arrived, arrived_implied, rows_back
+from penstock.algorithms.sorted_partitions.rows import PendingRows, Rows, arrived, arrived_implied, rows_back
+from penstock.algorithms.sorted_partitions.rows_ahead import RowsAhead
 from penstock.runtime.buffers import ticks_of
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.source_stage import on_time
@@ -31,6 +32,8 @@ class SortedWindowStage:
     rows of windows with their original times, which are older than the watermark. Rows are ordered by `time`, and
     processed once the watermark has passed their `release` time: the same, except for rows that carry a window and are
     released at its end. Batches with an implied time lack its column.
+
+    With `runs`, rows ahead of the watermark wait there in order, and an emission does not read them.
     """
 
     rules: WindowRules
@@ -41,6 +44,7 @@ class SortedWindowStage:
     time: Time
     release: Time
     metrics: Metrics
+    runs: RowsAhead | None = None
     waiting: PendingRows = field(init=False)
     watermark: int = field(init=False, default=START_OF_TIME)
     looked: bool = field(init=False, default=True)
@@ -79,14 +83,27 @@ class SortedWindowStage:
 
     def save(self) -> Mapping[str, StateTable]:
         self._settle()
-        return {"marks": scalars(watermark=self.watermark), "rows": self.waiting.rows.kept(self.layout.keys)}
+        return {"marks": scalars(watermark=self.watermark), "rows": self._held().kept(self.layout.keys)}
+
+    def _held(self) -> Rows:
+        """All rows. Those that were released from runs are put in order, however many were released at a time."""
+        rows = self.waiting.rows
+        if self.runs is None:
+            return rows
+        order = rows.order(self.layout.sorter)
+        return (rows if order is None else rows.chosen(order)).followed_by(self.runs.rows())
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         require_form(tables.keys() <= {"marks", "rows", "ended"})
         self.watermark = read_scalars(tables["marks"])["watermark"]
         self.rules.resume(self.watermark)
         if "rows" in tables:
-            self.waiting.replace(rows_back(tables["rows"], self.schema, self.time))
+            rows = rows_back(tables["rows"], self.schema, self.time)
+            if self.runs is not None:
+                ahead = rows.times >= self.watermark
+                self.runs.add(rows.chosen(ahead))
+                rows = rows.chosen(~ahead)
+            self.waiting.replace(rows)
 
     # -- rows ----------------------------------------------------------------------------------------
 
@@ -120,7 +137,8 @@ class SortedWindowStage:
         some = [timed_batch for timed_batch in timed_batches if timed_batch.batch.num_rows]
         if some:
             take_in = arrived if self.time.period is None else arrived_implied
-            self.waiting.add(take_in(some, self.schema, self.time))
+            target = self.waiting if self.runs is None else self.runs
+            target.add(take_in(some, self.schema, self.time))
 
     # -- windows -------------------------------------------------------------------------------------
 
@@ -128,6 +146,8 @@ class SortedWindowStage:
         """Emit the windows that are complete at a watermark, and drop the rows that no later window needs."""
         self.watermark = watermark
         rows = self.waiting.take()
+        if self.runs is not None:
+            rows = rows.followed_by(self.runs.release(watermark))
         ahead = self._released(rows.batch) >= watermark if watermark != END_OF_TIME else None
         partitions = self.layout.partitions(rows if ahead is None else rows.chosen(~ahead))
         made = self.emission(partitions, watermark)
@@ -143,7 +163,8 @@ class SortedWindowStage:
         """The output watermark: repeated rows may be older than the input watermark."""
         if not self.repeats_rows or self.watermark in (START_OF_TIME, END_OF_TIME):
             return self.rules.ahead(self.watermark)
-        return max(min(self.waiting.oldest, self.rules.oldest(self.watermark)), START_OF_TIME)
+        oldest = self.waiting.oldest if self.runs is None else min(self.waiting.oldest, self.runs.oldest)
+        return max(min(oldest, self.rules.oldest(self.watermark)), START_OF_TIME)
 
 
 def _part(timed_batch: TimedBatch, begin: int, end: int) -> TimedBatch:
