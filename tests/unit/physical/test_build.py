@@ -21,6 +21,7 @@ from penstock.operators.rows.stage import RowsStage
 from penstock.operators.signals.positional.stage import DenseStage
 from penstock.operators.signals.stage import SignalStage
 from penstock.operators.sorted_windows.incremental import IncrementalCounts, IncrementalSessions
+from penstock.operators.sorted_windows.listed_counts import ListedCounts
 from penstock.operators.sorted_windows.sessions import SessionStage
 from penstock.operators.sorted_windows.stage import SortedWindowStage
 from penstock.operators.topk.stage import TopKStage
@@ -56,6 +57,8 @@ def stage_type(op: ph.Op) -> type:
             return IncrementalCounts
         case ph.SortedWindows(window=Session()):
             return SessionStage
+        case ph.SortedWindows(held="lists of rows per key"):
+            return ListedCounts
         case ph.LookBack(held="states per key"):
             return IncrementalLookBack
         case ph.Distinct(within=within):
