@@ -74,7 +74,7 @@ def test_a_pushed_filter_narrows_the_query_and_stays_with_spark(folder: str) -> 
     given = [EqualTo(("k",), 1), GreaterThan(("t",), 0), EqualTo(("no such column",), 1), Unknown(("k",), 1)]
     assert reader.pushFilters(given) == given
     parts = reader.partitions()
-    narrowed = reader.query.compiled()
+    narrowed = reader.work.given.compiled()
     assert "k" in str(narrowed.predicates["events"])  # rows of other keys are not read
     made = [batch for part in parts for batch in reader.read(part)]
     expected = query.filter(pk.col("k") == 1, pk.col("t") > 0).collect()
@@ -135,3 +135,65 @@ def test_results_may_be_cached_checkpointed_and_joined(spark: Any, folder: str) 
     joined = kept.join(frame, ["k", "window_start"])
     assert joined.count() == query.collect().num_rows - query.filter(pk.col("k").is_null()).collect().num_rows
     cached.unpersist()
+
+
+def _estimate(frame: Any) -> int:
+    """Return the size that Catalyst takes a DataFrame to have."""
+    return int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+
+
+def test_catalyst_takes_a_result_to_be_as_large_as_it_may_be(spark: Any, folder: str) -> None:
+    """A row for each task would be a small table, which a join would broadcast, however many rows a task returns."""
+    rows = pk.scan(folder, time="ts", name="events")
+    few = rows.window("100s").agg(n=pk.count()).to_spark(spark, strategy="slices", tasks=2)
+    many = rows.select("k", "v").to_spark(spark, tasks=2)
+    assert many.count() == 3_000
+    assert _estimate(many) >= 3_000 * 16
+    assert _estimate(few) < 1_000
+    small = int(1e4)
+    previous = spark.conf.get("spark.sql.autoBroadcastJoinThreshold")
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", small)
+    try:
+        other = spark.range(10_000_000).withColumnRenamed("id", "v")
+        assert "BroadcastHashJoin" not in _physical(other.join(many, "v"))
+        assert "BroadcastHashJoin" in _physical(other.join(few.withColumnRenamed("n", "v"), "v"))
+    finally:
+        spark.conf.set("spark.sql.autoBroadcastJoinThreshold", previous)
+
+
+def _physical(frame: Any) -> str:
+    return str(frame._jdf.queryExecution().sparkPlan().toString())
+
+
+def test_a_query_over_the_result_of_another_is_one_query(spark: Any, folder: str) -> None:
+    def rest(rows: pk.Stream) -> pk.Stream:
+        return rows.window("10s", by="k").agg(t=pk.sum("d"), n=pk.count())
+
+    rows = pk.scan(folder, time="ts", name="events").filter(pk.col("v") > 0).with_columns(d=pk.col("v") * 2)
+    expected = rest(rows).collect()
+    first = rows.to_spark(spark)
+    both = rest(pk.from_spark(first, time="ts", name="events")).to_spark(spark, tasks=2)
+    assert_same(expected, both.toArrow(), "fused")
+    assert _physical(both).count("MapInArrow") == 1
+    # The order of rows of equal time is another in a DataFrame, and the rows of a cached one are at hand.
+    firsts = pk.from_spark(first, time="ts").window("10s", by="k").agg(f=pk.first("d"))
+    assert "Exchange" in _physical(firsts.to_spark(spark, tasks=2))
+    cached = first.cache()
+    again = rest(pk.from_spark(cached, time="ts", name="events")).to_spark(spark, tasks=2)
+    assert_same(expected, again.toArrow(), "over the cache")
+    assert _physical(again).count("InMemory") > 0
+    cached.unpersist()
+
+
+@pytest.mark.campaign  # the settings of a session cost a job each
+def test_adaptive_execution_and_speculation_change_nothing(spark: Any, folder: str) -> None:
+    query = pk.scan(folder, time="ts", sequence="n", name="events").window(pk.session("300ms"), by="k")
+    sessions = query.agg(n=pk.count(), t=pk.sum("v"))
+    expected = sessions.collect()
+    for adaptive in ("true", "false"):
+        spark.conf.set("spark.sql.adaptive.enabled", adaptive)
+        for strategy in ("slices", "keys"):
+            frame = sessions.to_spark(spark, strategy=strategy, tasks=3)
+            assert_same(expected, frame.toArrow(), f"{strategy}, adaptive: {adaptive}")
+            assert frame.groupBy("k").count().count() == 21
+    spark.conf.set("spark.sql.adaptive.enabled", "true")

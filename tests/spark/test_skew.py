@@ -92,6 +92,33 @@ def test_which_joins_are_spread(folders: dict[str, str], name: str) -> None:
     assert (found == ("a", "b")) is (name in {"in windows", "sliding", "within", "filtered"})
 
 
+def test_a_hot_key_of_a_look_back_is_divided_by_time(
+    folders: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of one key cannot be spread over tasks, but results that reach a known length of time can be cut in time."""
+    monkeypatch.setattr("penstock.spark.planning.LEAST_ROWS_PER_TASK", 100)
+
+    def look_back(a: Any, b: Any) -> Any:
+        return a.rolling("50ms", by="k").agg(t=pk.sum("x"))
+
+    shuffled = lake(Path(folders["a"]).parent / "shuffled", LEFT, files=3, shuffled=True)
+    query = look_back(pk.scan(shuffled, time="ts", name="a"), None)
+    physical = planned(query.compiled(), query.data, None, TASKS)
+    assert physical.choice.strategy == "keys"
+    received: list[Receive] = []
+    one = Receive.__call__
+
+    def noted(self: Receive, batches: Any) -> Any:
+        received.append(self)
+        return one(self, batches)
+
+    monkeypatch.setattr(Receive, "__call__", noted)
+    for strategy in (None, "keys"):
+        received.clear()
+        assert_same(in_process(look_back), run_locally(query, strategy, TASKS), "look-back")
+        assert all((receive.ranges is None) == (strategy == "keys") for receive in received)
+
+
 def test_a_window_of_all_rows_is_not_divided_by_keys(folders: dict[str, str]) -> None:
     """Its bounds are the times of the first and last row of all keys."""
     query = scanned(folders, lambda a, b: a.join(b, on="k", window=pk.unbounded()))

@@ -128,6 +128,7 @@ class DataFacts:
 class StrategyChoice:
     strategy: str
     reason: str
+    forced: bool = False
 
 
 def possible(program: ir.Program) -> Possible:
@@ -208,7 +209,7 @@ def _forced(found: Possible, facts: DataFacts, force: str) -> StrategyChoice:
     obstacle = found.obstacle(force) or _unfit(found, facts, force)
     if obstacle is not None and not (force == SLICES and found.rows):
         raise EngineError(f"this query cannot run in {force}: {obstacle}")
-    return StrategyChoice(force, "requested")
+    return StrategyChoice(force, "requested", forced=True)
 
 
 def _obstacle(found: Possible, facts: DataFacts, strategy: str) -> str | None:

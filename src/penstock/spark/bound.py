@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from penstock.api.stream import Stream
 from penstock.errors import SourceError
 from penstock.plan.nodes import Source
 from penstock.sources.arrow import is_frame
+from penstock.sources.bound import Bound
 from penstock.sources.conform import conformer
 from penstock.spark.order import in_order, quoted, ties
 from penstock.spark.types import arrow_schema
@@ -26,16 +27,29 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """A query and its data, which ends."""
+
+    stream: Stream
+    bound: Mapping[str, Bound]
+
+
+ORIGIN = "_penstock_origin"  # an attribute of DataFrames that Penstock has made
+
+
+@dataclass(frozen=True, slots=True)
 class BoundDataFrame:
     """A DataFrame, with the Arrow schema in which Spark delivers its rows.
 
-    `batches` collects all rows into this process, ordered by time, sequence, then values.
+    `batches` collects all rows into this process, ordered by time, sequence, then values. `origin` is the query whose
+    result the DataFrame is, if Penstock made it.
     """
 
     frame: DataFrame
     schema: pa.Schema
     time: str | None = None
     sequence: str | None = None
+    origin: Origin | None = None
 
     @property
     def rows(self) -> int | None:
@@ -67,7 +81,8 @@ def zone_of(frame_or_session: Any) -> str:
 
 def bound_frame(frame: Any, time: str | None = None, sequence: str | None = None) -> BoundDataFrame:
     """Bind a DataFrame."""
-    return BoundDataFrame(frame, checked(arrow_schema(frame.schema, zone_of(frame))), time, sequence)
+    schema = checked(arrow_schema(frame.schema, zone_of(frame)))
+    return BoundDataFrame(frame, schema, time, sequence, vars(frame).get(ORIGIN))
 
 
 def bound_for(frame: Any, source: Source) -> BoundDataFrame:

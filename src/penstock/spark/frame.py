@@ -18,25 +18,26 @@ from penstock.api.stream import Stream
 from penstock.compile import Compiled
 from penstock.errors import BindingError, EngineError
 from penstock.expr.nodes import Column
+from penstock.ir.nodes import Program, Reduce
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.sources.arrow import is_frame
 from penstock.sources.bound import Bound
-from penstock.spark.bound import BoundDataFrame, bound_for, zone_of
+from penstock.spark.bound import ORIGIN, BoundDataFrame, Origin, bound_for, zone_of
 from penstock.spark.deploy.settings import require_session
 from penstock.spark.exchange import SPARK_SCHEMA
 from penstock.spark.order import quoted, ranked, spark_order
 from penstock.spark.planning import Physical, planned
 from penstock.spark.predicates import spark_filter
-from penstock.spark.skew import Hot, hot_keys, sampled_parts, stream_to_spread
-from penstock.spark.slices import as_json
+from penstock.spark.skew import Hot, hot_keys, largest_share, sampled_parts, stream_to_spread
+from penstock.spark.slices import Piece, as_json, span_of, time_known
 from penstock.spark.split_plan import cut, inputs_of
 from penstock.spark.storage import Accesses, accesses_of
 from penstock.spark.streaming.frame import Topology, is_streaming, needs_shards, require_keys
 from penstock.spark.streaming.late_and_malformed import refuse_quarantine
 from penstock.spark.streaming.topology import explained
 from penstock.spark.streaming.update_mode import APPEND, require_mode
-from penstock.spark.task_memory import UNBOUNDED, TaskMemory, task_memory
+from penstock.spark.task_memory import UNBOUNDED, TaskMemory, task_memory, width_of
 from penstock.spark.tasks import (
     Assemble,
     FoldTask,
@@ -50,10 +51,11 @@ from penstock.spark.tasks import (
     run_task,
     shipped,
 )
-from penstock.spark.time_ranges import time_ranges, times_in_files, times_in_frame
+from penstock.spark.time_ranges import TimeRanges, time_ranges, times_in_files, times_in_frame
 from penstock.spark.types import never_null, spark_schema
-from penstock.spark.uploaded_tables import handed_over, is_here
+from penstock.spark.uploaded_tables import fused, handed_over, is_here
 from penstock.state.format import encode_table
+from penstock.types.windows import TimeWindow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,13 +95,15 @@ def to_spark(
         accesses = accesses_of(spark, stream.plan, bound)
         return Topology(spark, stream.compiled(), bound, many, tables, output_mode, accesses).frame()
     refuse_quarantine(stream.plan, bound)
-    stream, bound = handed_over(stream, bound, spark)
+    stream, bound = fused(*handed_over(stream, bound, spark))
     physical = planned(stream.compiled(), bound, strategy, tasks or parallelism(spark))
     accesses = {
         name: access for name, access in accesses_of(spark, stream.plan, bound).items() if access.given
     }
     limit = task_memory(spark, memory)
-    return Wiring(spark, physical, zone_of(spark), packed_tables(stream), accesses, limit).frame()
+    made = Wiring(spark, physical, zone_of(spark), packed_tables(stream), accesses, limit).frame()
+    setattr(made, ORIGIN, Origin(stream, bound))
+    return made
 
 
 def _of_columns(
@@ -199,6 +203,23 @@ def _require_times(source: Source) -> None:
 # --- wiring -------------------------------------------------------------------------------------------------
 
 
+# A key with this many times the rows of a range of time, with its halo, makes ranges the better way.
+LEAST_SKEW = 1.5
+# Rows of a range take a nanosecond each to leave out.
+MOST_ROWS_IN_A_PLAN = 1 << 26
+_RANGE_ROW = 8  # bytes of a row of a range
+
+
+def result_rows(program: Program, pieces: Sequence[Piece]) -> int:
+    """Estimate the rows of a result: windows of the time of the data if they have no keys, else as many as are read."""
+    rows = sum(piece.fragment.rows or 0 for piece in pieces)
+    match program[program.output].body:
+        case Reduce(domain=TimeWindow(every=every), keys=()) if time_known(pieces):
+            return min(rows, span_of(pieces) // every + 1)
+        case _:
+            return rows
+
+
 @dataclass(frozen=True, slots=True)
 class Wiring:
     """Build DataFrames from a physical plan."""
@@ -217,9 +238,10 @@ class Wiring:
             case "keys":
                 keys = self.physical.found.keys
                 assert not isinstance(keys, str)
-                return self._keys(keys, self.physical.shards)
+                ranges = self._ranges_for_skew(keys)
+                return self._keys(keys, self.physical.shards) if ranges is None else self._times(ranges)
             case "times":
-                return self._times()
+                return self._times(self._ranges())
             case "one" if self.physical.frames:
                 return self._keys({}, 1)
             case _:
@@ -263,13 +285,31 @@ class Wiring:
         by_value = frozenset(self.physical.frames)
         return sent.mapInArrow(Receive(self._query(made.behind), self.zone, by_value), self.schema)
 
-    def _times(self) -> DataFrame:
-        """Shuffle rows by time, in ranges with their halos."""
+    def _ranges(self) -> TimeRanges:
         halo = self.physical.found.times
         assert not isinstance(halo, str)
+        return time_ranges(halo, self._sampled_times(), self.physical.shards)
+
+    def _ranges_for_skew(self, keys: Mapping[str, tuple[Any, ...]]) -> TimeRanges | None:
+        """Return ranges of time if one key of the files has more rows than such a range; None to shuffle by key."""
+        physical = self.physical
+        unfit = physical.frames or physical.choice.forced or isinstance(physical.found.times, str)
+        if unfit or physical.shards == 1 or stream_to_spread(self.compiled, physical.pieces) is not None:
+            return None
+        made = cut(self.compiled, keys)
+        senders = {name: (Query.of(sender.plan), sender.keys) for name, sender in made.senders.items()}
+        send = Send(senders, physical.shards)
+        samples = (send.sample(stream, sampled_parts(physical.pieces, stream)) for stream in senders)
+        share = max(map(largest_share, samples))
+        if share <= LEAST_SKEW / physical.shards:
+            return None
+        ranges = self._ranges()
+        return ranges if share * ranges.shards > LEAST_SKEW else None
+
+    def _times(self, ranges: TimeRanges) -> DataFrame:
+        """Shuffle rows by time, in ranges with their halos."""
         made = cut(self.compiled, {})
         senders = {name: (Query.of(sender.plan), 0) for name, sender in made.senders.items()}
-        ranges = time_ranges(halo, self._sampled_times(), self.physical.shards)
         sent = self._produced(Send(senders, ranges.shards, ranges=ranges), SPARK_SCHEMA)
         by_value = frozenset(self.physical.frames)
         receive = Receive(self._query(made.behind), self.zone, by_value, ranges)
@@ -320,14 +360,28 @@ class Wiring:
             for stream, bound in self.physical.frames.items()
         ]
         if self.physical.pieces or not made:
-            parts = self.physical.parts
-            numbers = self.spark.range(0, len(parts), 1, len(parts))
-            made.append(numbers.mapInArrow(self._over(work), schema))
+            made.append(self._numbers().mapInArrow(self._over(work), schema))
         return reduce(lambda one, other: one.union(other), made)
+
+    def _numbers(self) -> DataFrame:
+        """Return a row for each task, in a plan that Catalyst takes to be as large as the result.
+
+        It derives the size of what a task returns from the rows that it gets: a row for each task would be a small table,
+        and a join would broadcast it. The other rows of the range are left out before they are made.
+        """
+        tasks = len(self.physical.parts)
+        step = self._rows_of_a_task(tasks)
+        numbers = self.spark.range(0, tasks * step, 1, tasks)
+        return numbers if step == 1 else numbers.where(f"id % {step} = 0")
+
+    def _rows_of_a_task(self, tasks: int) -> int:
+        rows = result_rows(self.compiled.program, self.physical.pieces)
+        size = rows * width_of(self.compiled.schema)
+        return max(min(-(-size // (_RANGE_ROW * tasks)), MOST_ROWS_IN_A_PLAN), 1)
 
     def _over(self, work: Any) -> OverParts:
         parts = [as_json(part) for part in self.physical.parts]
-        return OverParts.of(work, parts, self.accesses)
+        return OverParts.of(work, parts, self.accesses, self._rows_of_a_task(len(parts)))
 
     def _pruned(self, stream: str, bound: BoundDataFrame) -> DataFrame:
         """Select the columns that the query reads, and filter by the predicates that Spark can evaluate."""

@@ -92,6 +92,16 @@ def hot_keys(sample: Iterable[np.ndarray], stream: str, shards: int) -> Hot | No
     return Hot(stream, frozenset(hot.tolist())) if len(hot) else None
 
 
+def largest_share(sample: Iterable[np.ndarray]) -> float:
+    """Return the share of the most frequent key of a sample.
+
+    >>> largest_share([np.array([7, 7, 7, 1])])
+    0.75
+    """
+    seen = np.concatenate([np.zeros(0, np.int64), *sample])
+    return float(np.unique(seen, return_counts=True)[1].max() / len(seen)) if len(seen) else 0.0
+
+
 def stream_to_spread(compiled: Compiled, pieces: Sequence[Piece]) -> str | None:
     """Choose the stream whose hot keys are spread: among the permitted ones, the one with most rows in files."""
     rows: Mapping[str, int] = {

@@ -116,7 +116,7 @@ def task_need(
     """Predict the peak of the task that has `rows` rows, in time order or not, and the columns that a query reads."""
     if not needs:
         return TaskNeed(rows, 0, 0, None)
-    width = sum(_bytes(field.type) for field in schema)
+    width = width_of(schema)
     largest = max(needs, key=lambda need: need.times * width + need.plus)
     whole = int(rows * (largest.times * width + largest.plus))
     if whole <= memory.limit // 2:
@@ -124,6 +124,11 @@ def task_need(
     return TaskNeed(
         rows, int(SHARE_IN_ORDER * memory.limit), 0 if ordered else rows * width, largest.operator
     )
+
+
+def width_of(schema: pa.Schema) -> int:
+    """Estimate the bytes of a row."""
+    return sum(_bytes(field.type) for field in schema)
 
 
 def _bytes(dtype: pa.DataType) -> int:

@@ -356,22 +356,27 @@ def _as_sent(rows: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class OverParts:
-    """Spark callable over task numbers: reads the files of each task."""
+    """Spark callable over multiples of task numbers by `step`: reads the files of each task."""
 
     work: Any
     parts: bytes
     accesses: Mapping[str, Access] = field(default_factory=dict)
+    step: int = 1
 
     @staticmethod
     def of(
-        work: Any, parts: Sequence[dict[str, object]], accesses: Mapping[str, Access] | None = None
+        work: Any,
+        parts: Sequence[dict[str, object]],
+        accesses: Mapping[str, Access] | None = None,
+        step: int = 1,
     ) -> OverParts:
         """Encode parts as a JSON list of JSON texts: a task decodes its own part, and others on demand."""
         texts = json.dumps([json.dumps(part) for part in parts])
-        return OverParts(work, zlib.compress(texts.encode()), accesses or {})
+        return OverParts(work, zlib.compress(texts.encode()), accesses or {}, step)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+        for place in (place for batch in batches for place in batch.column(0).to_pylist()):
+            number = place // self.step
             texts = json.loads(zlib.decompress(self.parts))
             part = from_json(json.loads(texts[number]), self.accesses)
             yield from work_on_part(self.work, part, Neighbours(texts, number, self.accesses))

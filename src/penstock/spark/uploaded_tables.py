@@ -1,4 +1,7 @@
-"""Upload local tables to Spark. DataFrame rows have no position, so the position is added as a column."""
+"""Upload local tables to Spark, and replace DataFrames that Penstock has made by their queries.
+
+DataFrame rows have no position, so the position of uploaded rows is added as a column.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ import pyarrow as pa
 from penstock.api.stream import Stream
 from penstock.expr.nodes import Column, Field
 from penstock.plan.nodes import Plan, Project, Source, Union, ordered
-from penstock.plan.schema import source_schema, sources_of
+from penstock.plan.schema import schema_of, source_schema, sources_of, tables_of, time_of
 from penstock.runtime.source_stage import implied_times
 from penstock.sources.bound import Bound
-from penstock.spark.bound import BoundDataFrame, bound_for, zone_of
+from penstock.spark.bound import BoundDataFrame, Origin, bound_for, zone_of
 from penstock.spark.order import in_order
 from penstock.spark.split_plan import hidden_names, stored, with_sources
 from penstock.spark.types import deliverer
@@ -104,3 +107,49 @@ def _frame(spark: SparkSession, table: pa.Table) -> object:
 
 def _nothing(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], schema=schema)
+
+
+# --- Penstock behind Penstock ---------------------------------------------------------------------------------
+
+
+def fused(stream: Stream, bound: Mapping[str, Bound]) -> tuple[Stream, dict[str, Bound]]:
+    """Replace DataFrames that `to_spark` has made by their queries, so that one task computes both.
+
+    Not so if results depend on the order of rows of equal time, which a DataFrame does not keep, or if its rows are cached.
+    """
+    origins = {
+        source.name: data.origin
+        for source in sources_of(stream.plan)
+        if isinstance(data := bound[source.name], BoundDataFrame)
+        and data.origin is not None
+        and _can_be_fused(source, data, data.origin)
+    }
+    if not origins or stream.compiled().ordered:
+        return stream, dict(bound)
+
+    def inner(source: Source) -> Plan:
+        if source.name not in origins:
+            return source
+        return with_sources(
+            origins[source.name].stream.plan, lambda read: replace(read, name=f"{source.name}_{read.name}")
+        )
+
+    rest = {name: data for name, data in bound.items() if name not in origins}
+    read = {f"{name}_{one}": data for name, origin in origins.items() for one, data in origin.bound.items()}
+    return Stream(with_sources(stream.plan, inner), stream.data), {**rest, **read}
+
+
+def _can_be_fused(source: Source, data: BoundDataFrame, origin: Origin) -> bool:
+    plan, time = origin.stream.plan, time_of(origin.stream.plan)
+    plain = source.sequence is None and source.lateness == 0 and source.on_bad == "drop"
+    same_rows = _columns(schema_of(plan)) == _columns(source.schema) and time.stored == source.time
+    return (
+        plain
+        and same_rows
+        and source.edges.late_to is None
+        and not (time.implied or tables_of(plan) or data.frame.is_cached)
+    )
+
+
+def _columns(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    return [(field.name, field.type) for field in schema]
