@@ -33,10 +33,10 @@ GROUP_ROWS = 500_000
 BOUND = 0.3  # the largest error of a prediction
 
 QUERIES: dict[str, Callable[[pk.Stream], pk.Stream]] = {
-    "sums of windows by key": lambda s: s.window(10_000, by="k").agg(t=pk.sum("v")),
+    "sums of windows by key": lambda s: s.window(10_000, by="k").agg(s=pk.sum("v")),
     "medians of windows": lambda s: s.window(10_000).agg(m=pk.median("v")),
-    "the last 10 rows by key": lambda s: s.rolling(pk.rows(10), by="k").agg(t=pk.sum("v")),
-    "look-back by key": lambda s: s.rolling(1_000, by="k").agg(t=pk.sum("v")),
+    "the last 10 rows by key": lambda s: s.rolling(pk.rows(10), by="k").agg(s=pk.sum("v")),
+    "look-back by key": lambda s: s.rolling(1_000, by="k").agg(s=pk.sum("v")),
     "sessions by key": lambda s: s.window(pk.session(50), by="k").agg(n=pk.count()),
     "signal without keys": lambda s: (s.signal("v").rolling(200).mean() - s.signal("v").rolling(500).mean()).to_stream(
         "m"

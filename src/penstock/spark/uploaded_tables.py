@@ -136,7 +136,8 @@ def fused(stream: Stream, bound: Mapping[str, Bound]) -> tuple[Stream, dict[str,
 
     rest = {name: data for name, data in bound.items() if name not in origins}
     read = {f"{name}_{one}": data for name, origin in origins.items() for one, data in origin.bound.items()}
-    return Stream(with_sources(stream.plan, inner), stream.data), {**rest, **read}
+    known = {name: data for name, data in stream.data.items() if name not in origins}
+    return Stream(with_sources(stream.plan, inner), known), {**rest, **read}
 
 
 def _can_be_fused(source: Source, data: BoundDataFrame, origin: Origin) -> bool:

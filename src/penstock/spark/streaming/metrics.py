@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -12,7 +14,9 @@ from penstock.spark.streaming.frame import OBSERVATION
 from penstock.spark.streaming.shard import COUNTS
 
 _TOTALS = COUNTS
-_LATEST = ("state_bytes", "watermark")
+_LATEST = ("state_bytes", "watermark", "batch_milliseconds")
+# Upper bounds of a histogram of batch durations: a row waits for one batch, and is in the next.
+SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, float("inf"))
 
 
 class StreamingMetrics(StreamingQueryListener):
@@ -25,6 +29,7 @@ class StreamingMetrics(StreamingQueryListener):
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, int]] = {}
+        self._durations: dict[str, list[int]] = {}
         self._over: set[str] = set()
         self._lock = threading.Lock()
 
@@ -56,7 +61,10 @@ class StreamingMetrics(StreamingQueryListener):
             found["milliseconds"] += milliseconds
             for name in _TOTALS:
                 found[name] += counts[name] or 0
-            found.update({name: value for name in _LATEST if (value := counts[name]) is not None})
+            latest = {**counts, "batch_milliseconds": milliseconds}
+            found.update({name: value for name in _LATEST if (value := latest[name]) is not None})
+            buckets = self._durations.setdefault(query, [0] * len(SECONDS))
+            buckets[bisect_left(SECONDS, milliseconds / 1_000)] += 1
 
     def totals(self, query: str) -> Mapping[str, int]:
         """Return the counts of a query since the listener was added, by query name, or by id if it has no name."""
@@ -72,8 +80,10 @@ class StreamingMetrics(StreamingQueryListener):
         """Return all counts in the Prometheus text format."""
         with self._lock:
             found = {query: dict(counts) for query, counts in sorted(self._found.items())}
+            durations = {query: list(buckets) for query, buckets in sorted(self._durations.items())}
         names = dict.fromkeys(name for counts in found.values() for name in counts)
-        return "".join(line + "\n" for name in names for line in _family(name, found))
+        lines = [line for name in names for line in _family(name, found)]
+        return "".join(line + "\n" for line in [*lines, *_histogram(durations, found)])
 
 
 def _family(name: str, found: Mapping[str, Mapping[str, int]]) -> Iterable[str]:
@@ -82,6 +92,18 @@ def _family(name: str, found: Mapping[str, Mapping[str, int]]) -> Iterable[str]:
     for query, counts in found.items():
         if name in counts:
             yield f'{full}{{query="{_quoted(query)}"}} {counts[name]}'
+
+
+def _histogram(durations: Mapping[str, list[int]], found: Mapping[str, Mapping[str, int]]) -> Iterable[str]:
+    """Yield the durations of batches; their buckets are cumulative."""
+    if durations:
+        yield "# TYPE penstock_batch_seconds histogram"
+    for query, buckets in durations.items():
+        label = f'query="{_quoted(query)}"'
+        for bound, number in zip(SECONDS, accumulate(buckets), strict=True):
+            yield f'penstock_batch_seconds_bucket{{{label},le="{"+Inf" if bound == SECONDS[-1] else f"{bound:g}"}"}} {number}'
+        yield f"penstock_batch_seconds_sum{{{label}}} {found[query]['milliseconds'] / 1_000:g}"
+        yield f"penstock_batch_seconds_count{{{label}}} {sum(buckets)}"
 
 
 def _quoted(text: str) -> str:
