@@ -74,7 +74,7 @@ def test_a_pushed_filter_narrows_the_query_and_stays_with_spark(folder: str) -> 
     given = [EqualTo(("k",), 1), GreaterThan(("t",), 0), EqualTo(("no such column",), 1), Unknown(("k",), 1)]
     assert reader.pushFilters(given) == given
     parts = reader.partitions()
-    narrowed = reader.work.given.compiled()
+    narrowed = reader.work.task.given.compiled()
     assert "k" in str(narrowed.predicates["events"])  # rows of other keys are not read
     made = [batch for part in parts for batch in reader.read(part)]
     expected = query.filter(pk.col("k") == 1, pk.col("t") > 0).collect()
