@@ -22,8 +22,7 @@ from penstock.operators.signals.positional.evaluate import (
     nullable_columns,
 )
 from penstock.operators.signals.positional.kernels import EDGE, dense
-from penstock.passes.fuse_signals import fused
-from penstock.passes.share_signals import shared
+from penstock.passes.fuse_signals import fused, shared
 from penstock.plan.schema import schema_of, time_of
 
 

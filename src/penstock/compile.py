@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.algorithms.kernel_factory import Backend, KernelFactory, once
-from penstock.analysis.order import coarse_times, depends_on_order
+from penstock.analysis.panes import coarse_times, depends_on_order
 from penstock.analysis.predicates import scan_predicates
 from penstock.analysis.struct_fields import narrowed_structs
 from penstock.expr.nodes import Expr

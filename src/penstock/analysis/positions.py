@@ -36,7 +36,7 @@ from penstock.ir.signals.nodes import (
     sources_of,
 )
 from penstock.ir.signals.scope import NO_END
-from penstock.loop.machine import machine_type
+from penstock.loop.numbers import machine_type
 from penstock.types.time import Time
 
 # A longer span's intermediate results exceed the caches, and blocks consist mostly of halo.

@@ -19,8 +19,8 @@ from penstock.api.source_options import instant, warn_of_late_rows, warn_of_malf
 from penstock.api.writer import Block, Writer, writable
 from penstock.errors import BindingError, StateError
 from penstock.runtime.engine import Engine
+from penstock.runtime.guarded_step import SharedStep
 from penstock.runtime.metrics import StateSize, measure_of
-from penstock.runtime.session import SharedStep
 from penstock.runtime.stage import START_OF_TIME
 from penstock.sources.bound import access_of
 from penstock.sources.conform import gathered

@@ -19,7 +19,7 @@ from penstock.api.saving import Savable
 from penstock.errors import BindingError, StateError
 from penstock.plan.nodes import Source
 from penstock.runtime.engine import Engine
-from penstock.runtime.session import SharedStep
+from penstock.runtime.guarded_step import SharedStep
 from penstock.sources.arrow import Once, is_frame
 from penstock.sources.conform import gathered
 from penstock.sources.rows import batch_of, is_rows

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.codegen.llvm import OptimisationLevel
-from penstock.loop.machine import Morsels, Progress
+from penstock.loop.numbers import Morsels, Progress
 
 if TYPE_CHECKING:
     from penstock.codegen.target import Loaded

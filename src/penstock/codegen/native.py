@@ -20,8 +20,8 @@ import pyarrow as pa
 from penstock.codegen.llvm import OptimisationLevel, llvm_module
 from penstock.codegen.morsel_scheduler import HAS_THREADS, MORSEL_SCHEDULER, ArgumentFrame
 from penstock.codegen.values import alignment
-from penstock.loop.machine import Morsels, Progress
 from penstock.loop.nodes import Buffer, Kernel, Literal, Var
+from penstock.loop.numbers import Morsels, Progress
 from penstock.loop.verify import verify
 from penstock.runtime.kernels import StandingFrame
 

@@ -20,8 +20,8 @@ from penstock.codegen.cache import KernelCache
 from penstock.codegen.llvm import OptimisationLevel
 from penstock.codegen.morsel_scheduler import HAS_THREADS, ArgumentFrame
 from penstock.codegen.native import Argument, Arguments, Code, compile_kernel, compile_object
-from penstock.loop.machine import Morsels, Progress
 from penstock.loop.nodes import Block, For, If, Kernel, While
+from penstock.loop.numbers import Morsels, Progress
 from penstock.runtime.kernels import StandingFrame
 
 # Long enough that a query of some ten thousand rows never compiles twice.

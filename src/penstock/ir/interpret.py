@@ -35,6 +35,8 @@ from penstock.ir.nodes import (
     Signals,
     Table,
     Top,
+    result_scope,
+    result_types,
 )
 from penstock.ir.samples import (
     Rank,
@@ -50,7 +52,6 @@ from penstock.ir.samples import (
     to_rows,
     to_table,
 )
-from penstock.ir.scope import result_scope, result_types
 from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.interpret import SignalSample, intervals
 from penstock.ir.windows import WindowBounds, behind, windows_of

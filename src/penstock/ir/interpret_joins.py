@@ -8,9 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from penstock.expr.evaluate import evaluator
-from penstock.ir.nodes import Asof, Join, Joined, Object, RollingJoin
+from penstock.ir.nodes import Asof, Join, Joined, Object, RollingJoin, pair_scope, rolling_types
 from penstock.ir.samples import Rank, Row, Sample, ordering, record, reduced_over, time_at
-from penstock.ir.scope import pair_scope, rolling_types
 from penstock.ir.windows import WindowBounds, windows_of
 from penstock.types.windows import (
     JOIN_TIME,

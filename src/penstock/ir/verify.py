@@ -28,9 +28,12 @@ from penstock.ir.nodes import (
     Signals,
     Table,
     Top,
+    pair_scope,
+    result_scope,
+    result_types,
+    rolling_types,
     sources_of,
 )
-from penstock.ir.scope import pair_scope, result_scope, result_types, rolling_types
 from penstock.ir.signals.nodes import END
 from penstock.ir.signals.verify import misplaced
 from penstock.ir.signals.verify import verify as verify_signals

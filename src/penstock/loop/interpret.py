@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.loop import numbers
-from penstock.loop.machine import Morsels, Progress
 from penstock.loop.nodes import (
     COMPARISON,
     Assign,
@@ -48,7 +47,7 @@ from penstock.loop.nodes import (
     Var,
     While,
 )
-from penstock.loop.numbers import Number
+from penstock.loop.numbers import Morsels, Number, Progress
 
 Array = npt.NDArray[Any]
 _GARBAGE = 0xA5

@@ -16,12 +16,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from penstock.analysis.graph import redefine
-from penstock.analysis.order import order_of_keys_is_seen
-from penstock.analysis.panes import in_panes
+from penstock.analysis.panes import in_panes, order_of_keys_is_seen
 from penstock.expr.nodes import Call, Column, Expr, Field, Literal, Reduced, rewrite
 from penstock.expr.typing import type_of
-from penstock.ir.nodes import Attach, Object, Program, Reduce, Reduction, Samples
-from penstock.ir.scope import result_scope, result_types
+from penstock.ir.nodes import Attach, Object, Program, Reduce, Reduction, Samples, result_scope, result_types
 from penstock.types.windows import WINDOW_BOUNDS, WINDOW_END, WINDOW_START, CarriedWindow, Unbounded
 
 

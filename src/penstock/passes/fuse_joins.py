@@ -21,15 +21,13 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from penstock.analysis.graph import readers, redefine
-from penstock.analysis.order import order_of_keys_is_seen
-from penstock.analysis.panes import in_panes
+from penstock.analysis.panes import in_panes, order_of_keys_is_seen
 from penstock.analysis.predicates import conjuncts, is_total
 from penstock.expr import nodes as ex
 from penstock.expr.nodes import Call, Case, Cast, Column, Expr, Field, Literal, Reduced
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
-from penstock.ir.nodes import Join
-from penstock.ir.scope import result_scope, result_types
+from penstock.ir.nodes import Join, result_scope, result_types
 from penstock.types.windows import (
     JOIN_TIME,
     WINDOW_BOUNDS,

@@ -29,8 +29,17 @@ from penstock.analysis.graph import (
 )
 from penstock.analysis.predicates import is_total, then
 from penstock.expr.nodes import Column, Expr, Field, Literal, columns_of, occurrences
-from penstock.ir.nodes import Attach, Merge, Object, Program, Reduce, Reduction, Samples
-from penstock.ir.scope import result_scope, result_types
+from penstock.ir.nodes import (
+    Attach,
+    Merge,
+    Object,
+    Program,
+    Reduce,
+    Reduction,
+    Samples,
+    result_scope,
+    result_types,
+)
 from penstock.types.time import Time
 from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow
 

@@ -1,4 +1,4 @@
-"""Fuse several temporal expressions into one, across windows and joins (TiLT, section 5.2).
+"""Fuse temporal objects into their readers, and compute those that are written twice once.
 
     ~n1[t] = { a = ⊕(mean, ~n0[t - 20 : t].value)  value: a }     →  ~n3[t] = {
     ~n2[t] = { a = ⊕(mean, ~n0[t - 50 : t].value)  value: a }          a = ⊕(mean, ~n0[t - 20 : t].value)
@@ -12,6 +12,12 @@ share its samples. Fusion can merge reads at two instants into one, so the pass 
 
 An expression that is defined where all its inputs are null (`or_else(0)`) is not fused: its value begins with the
 key's first sample, and would begin later as part of another expression.
+
+    ~n1[t] = { a = ~n0[t]  value: a + 1 }        →  ~n1[t] = { a = ~n0[t]  value: a + 1 }
+    ~n2[t] = { a = ~n0[t]  value: a + 1 }           ~n3[t] = { a = ~n1[t]  value: a * a }
+    ~n3[t] = { a = ~n1[t]  b = ~n2[t]  value: a * b }
+
+Fusion creates equal objects; duplicate accesses or reductions of an expression become one.
 """
 
 from __future__ import annotations
@@ -36,6 +42,7 @@ from penstock.ir.signals.nodes import (
     Window,
     WindowReduction,
     at,
+    renamed,
     sources_of,
 )
 from penstock.ir.signals.scope import Schemas, composed, is_lenient
@@ -202,3 +209,23 @@ def _there(known: dict[str, ex.Expr]) -> ex.Expr:
 
 def _both(first: ex.Expr, second: ex.Expr | None) -> ex.Expr:
     return first if second is None else ex.Call("and", (first, second))
+
+
+def share_signals(program: ir.Program) -> ir.Program:
+    """Deduplicate the objects of every signal."""
+    return with_signals(program, shared)
+
+
+def shared(program: Program) -> Program:
+    """Redirect readers of an object to an earlier object with an equal definition."""
+    instead = {name: name for name in program.inputs}
+    known: dict[Body, str] = {}
+    objects: list[Object] = []
+    for obj in program.objects:
+        body = renamed(obj.body, instead)
+        if isinstance(body, Expression):
+            body = composed(body, {})  # merges equal accesses and reductions
+        instead[obj.name] = known.setdefault(body, obj.name)
+        if instead[obj.name] == obj.name:
+            objects.append(replace(obj, body=body))
+    return without_unread(replace(program, objects=tuple(objects), output=instead[program.output]))

@@ -7,15 +7,12 @@ from collections.abc import Callable
 from penstock.ir.nodes import Program
 from penstock.ir.verify import verify
 from penstock.passes.close_unbounded import close_unbounded
-from penstock.passes.fold_constants import fold_constants
 from penstock.passes.fuse_joins import fuse_joins
 from penstock.passes.fuse_samples import fuse_samples
-from penstock.passes.fuse_signals import fuse_signals
-from penstock.passes.merge_comparisons import merge_comparisons
-from penstock.passes.prune_columns import prune_columns
+from penstock.passes.fuse_signals import fuse_signals, share_signals
+from penstock.passes.prune_columns import prune_columns, share_reductions
 from penstock.passes.push_filter import push_filter
-from penstock.passes.share_reductions import share_reductions
-from penstock.passes.share_signals import share_signals
+from penstock.passes.simplify import fold_constants, merge_comparisons
 
 Pass = Callable[[Program], Program]
 

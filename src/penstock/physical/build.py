@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from penstock.algorithms.expressions.host_columns import HostColumns
 from penstock.analysis.graph import needs_arrival, read_by_time
-from penstock.analysis.order import order_of_keys_is_seen
-from penstock.analysis.panes import in_panes, pane_obstacle, regular
+from penstock.analysis.panes import in_panes, order_of_keys_is_seen, pane_obstacle, regular
 from penstock.analysis.positions import why_not
 from penstock.analysis.predicates import conjuncts
 from penstock.expr import nodes as ex

@@ -1,4 +1,10 @@
-"""Choose how a join finds its pairs: eager or lazy, by which algorithm, and whether conditions that bound a column are searched."""
+"""Choose how a join finds its pairs: eager or lazy, by which algorithm, and whether conditions that bound a column are searched.
+
+right.y - 5 <= left.x and left.x < right.y + 5   →   sorted by y:  y - 5 up to x,  y + 5 from x on
+
+A column plus or minus a number is monotonic in the column, even with rounding: rows in order of the one are
+in order of the other.
+"""
 
 from __future__ import annotations
 

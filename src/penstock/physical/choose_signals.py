@@ -12,7 +12,7 @@ from penstock.expr.aggregates import AGGREGATES
 from penstock.ir import nodes as ir
 from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.scope import NO_END, is_lenient
-from penstock.loop.machine import machine_type
+from penstock.loop.numbers import machine_type
 from penstock.physical import nodes as ph
 from penstock.physical.choose_window import ROWS, STATES, AlgorithmChoice, over_samples
 

@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.analysis.boundaries import Finite, boundaries
-from penstock.analysis.order import depends_on_order
-from penstock.analysis.panes import in_panes
+from penstock.analysis.panes import depends_on_order, in_panes
 from penstock.analysis.partition_keys import Undivided, looks_up, partition_keys
 from penstock.analysis.slice_boundaries import (
     Carry,

@@ -1,4 +1,22 @@
-"""Choose how a windowed object runs: in panes or over rows, its key table, what is kept, and the algorithm of each reduction."""
+"""Choose how a windowed object runs: in panes or over rows, its key table, what is kept, and the algorithm of each reduction.
+
+    ~w1[t] @ size 10s every 1s: ⊕(sum, int), ⊕(max, float)  →  {"w1": (subtract-on-evict, two-stacks)}
+
+The *way* is chosen once per object, for all its reductions: "panes" if all states have a fixed size and merge in any
+order, else "partitions", over sorted rows. The *algorithm* is chosen per reduction:
+
+* `one pane`: a window is one pane, so nothing is merged;
+* `recompute`: compute every window from its panes or rows; for windows with little or no overlap, and for
+  aggregates that only fold rows in order;
+* `subtract-on-evict`: one running state, for aggregates that remove rows without loss;
+* `prefix-sums`: the difference of two running totals at the frame's ends; for sums of floats over rows;
+* `two-stacks`: for all other aggregates that merge;
+* `count-slide`: windows of rows without keys begin at regular positions, so neighbouring windows are vectorised;
+* `order-statistics`: the sorted values of a window, for aggregates without a state of fixed size;
+* `frame ends`: only the positions of a frame's first and last row.
+
+This analysis does not change the program.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +38,8 @@ from penstock.analysis.panes import (
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
-from penstock.ir.nodes import Attach, Lookback, Program, Reduce, RollingJoin, Windowed
-from penstock.ir.scope import result_type
-from penstock.loop.machine import is_text
+from penstock.ir.nodes import Attach, Lookback, Program, Reduce, RollingJoin, Windowed, result_type
+from penstock.loop.numbers import is_text
 from penstock.physical.nodes import Assumption, Choice, Held, LookBack, Mode, Node, Reduction, Rejected
 from penstock.types.arrow import kind_of
 from penstock.types.windows import WINDOW_BOUNDS, CarriedWindow, Count, Session, Window

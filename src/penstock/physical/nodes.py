@@ -1,4 +1,37 @@
-"""The physical plan: which operator, which algorithm, which state layout, each with its reason, and the settings of choices."""
+"""The physical plan: which operator, which algorithm, which state layout, each with its reason, and the settings of choices.
+
+    plan       ::= node* "out" id                  each node stands after its inputs; mode is bounded or unbounded
+    node       ::= id = op(inputs)                 with a schema, a time, a watermark rule and choices
+    op         ::= Scan(stream, sequence, lateness, on_bad, stores_time, numbered)
+                 | TableInput(table)               rows without time, complete before the first row of a stream
+                 | Rows(conjuncts, fields, host)   filter and projection; Arrow computes the host expressions
+                 | PaneAggregate(window, keys, key_table, sharing, merging, reductions, where, fields, having, strict,
+                                 nullable, wide)
+                                                   states per (pane, key), merged into windows
+                 | SortedWindows(window, keys, reductions, output, by_key, read_by_time)
+                                                   rows sorted by key and time; output: aggregate, attach or Apply
+                 | LookBack(spans, keys, reductions)
+                                                   aggregates over the rows behind each row
+                 | Signals(program, evaluation, algorithms)   positional, or change-to-change
+                 | Join(pairing, on, how, algorithm, optimise, eager, paced, residual, columns, incremental)
+                 | Distinct(subset, keep, within) | TopK(k, by, ties) | Union()
+    pairing    ::= InWindow | Within | Lookup      as in `types/windows.py`
+                 | Nearest(direction, tolerance, exact)   as-of: the nearest right row
+                 | Around(lo, hi, reductions)      aggregates over the right rows in [t + lo, t + hi]
+    watermark  ::= Follows()                       results are never older than the input watermark
+                 | Lags(ticks)                     results are at most so much older
+                 | OldestOpenWindow()              rows leave when their window closes, with their own time
+                 | AtEnd(reason)                   time advances only at the end of input
+    choice     ::= what, taken, reason, rejected*, assumptions*
+    rejected   ::= alternative, reason
+    assumption ::= text, fallback                  the operator goes on by the fallback at the row that breaks it
+
+Arguments of the reductions of `SortedWindows`, `LookBack` and `Around` are columns of the input, which a `Rows`
+before it computes. A plan is complete before any row is read; `specialise.py` makes variants of its nodes later. A choice that depends on data is the generic one here; its
+assumptions name what the data may change. `counts_rows` says that an operator counts its input rows as
+accepted, unless an operator before it has; the output counts the rest. So each row is counted once on every path.
+A pipeline has one stage for each node.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from penstock.expr import nodes as ex
 from penstock.expr.arithmetic import bounds
 from penstock.expr.show import show
 from penstock.expr.typing import type_of
-from penstock.ir.scope import pair_scope
+from penstock.ir.nodes import pair_scope
 from penstock.ir.signals import nodes as temporal
 from penstock.physical import nodes as ph
 from penstock.physical.nodes import (

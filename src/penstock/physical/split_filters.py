@@ -1,4 +1,14 @@
-"""Split a filter by estimated costs: what Arrow computes is computed for the rows that pass the conjuncts of a kernel only."""
+"""Split a filter by estimated costs: what Arrow computes is computed for the rows that pass the conjuncts of a kernel only.
+
+    r: Rows { ts; x: len(s) } where a == 1 and matches(s)   →   r.passed: Rows { ts; s } where a == 1
+                                                                r: Rows { ts; x: len(s) } where matches(s)
+
+`and` evaluates all its operands. A conjunct that can fail must fail for the same rows as before, so it is never
+postponed behind another one. `Case(((a, b),), false)` evaluates `b` only where `a` is true: what stands in `a`
+comes first anyway.
+
+The shares are the usual guesses of a planner; rows that are seen correct them (`physical/order_conjuncts.py`).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +25,7 @@ from penstock.expr.show import show as show_expr
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
 from penstock.ir import nodes as jn
-from penstock.loop.machine import is_text
+from penstock.loop.numbers import is_text
 from penstock.physical import nodes as ph
 from penstock.physical.nodes import SURVIVORS, Settings
 from penstock.physical.order_conjuncts import ConjunctCost

@@ -1,4 +1,15 @@
-"""Lower windows and joins: plain columns, then frames or pairs, then fields over their results, under hidden names."""
+"""Lower windows and joins: plain columns, then frames or pairs, then fields over their results, under hidden names.
+
+~w @ sessions by k = { #0 = ⊕(sum, p * q) where ok;  vwap: #0 / 2 }
+→  rows     { ts; k; arg0: p * q; where0: ok }          one pass of the row kernel
+   frames   { window_start; window_end; k; reduced0 }   sorted partitions
+   results  { …; vwap: reduced0 / 2 }                   one pass of the row kernel
+
+~j @ each ~a on k = { #0 = ⊕(sum, ~b[t - 10 : t].(p * q));  vwap: #0 / 2 }
+→  rows     { ts; k; arg0: p * q }       of ~b: one pass of the row kernel
+   frames   { …; reduced0 }              ~a with the reductions over frames of ~b's sorted partitions
+   results  { …; vwap: reduced0 / 2 }    one pass of the row kernel
+"""
 
 from __future__ import annotations
 
@@ -14,8 +25,8 @@ from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
 from penstock.ir import nodes as jn
-from penstock.ir.scope import pair_scope, result_type
-from penstock.loop.machine import is_text
+from penstock.ir.nodes import pair_scope, result_type
+from penstock.loop.numbers import is_text
 from penstock.physical import nodes as ph
 from penstock.physical.nodes import JoinColumn, Rows
 from penstock.types.arrow import has_codes, kind_of

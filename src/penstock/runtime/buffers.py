@@ -1,4 +1,8 @@
-"""Conversions between Arrow arrays, NumPy views and machine types; addresses for native code; a pool of blocks for reuse."""
+"""Conversions between Arrow arrays, NumPy views and machine types; addresses for native code; a pool of blocks for reuse.
+
+Allocators return freed pages to the system after some milliseconds, and fresh pages cost more than most kernels
+spend on them. The pool keeps blocks of the sizes that queries use repeatedly, up to MOST bytes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The interface between compiler and runtime: kernels as callables, their layouts, and their variants."""
+"""The interface between compiler and runtime: kernels as callables, their layouts, and their variants.
+
+The runtime does not depend on queries. `runtime/kernels.py` gives the kernels for what the rows have shown, compiled
+on first use, so a run can change its assumptions about keys, nulls and overflow while it is running.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import Binding, OutputColumn, PaneScratch
-from penstock.loop.machine import Morsels, Progress
+from penstock.loop.numbers import Morsels, Progress
 
 Call = Callable[[Mapping[str, Any]], int]  # arrays, addresses and numbers, by parameter name
 

@@ -17,8 +17,8 @@ from penstock.codegen.native import Argument, NativeKernel, compile_kernel
 from penstock.codegen.tiers import TRIAL, TieredKernel
 from penstock.loop.build import KernelBuilder
 from penstock.loop.interpret import Interpreted
-from penstock.loop.machine import Morsels
 from penstock.loop.nodes import I64, Kernel
+from penstock.loop.numbers import Morsels
 
 
 def visits() -> Kernel:

@@ -11,7 +11,6 @@ from penstock.algorithms.expressions import calendar, decimals
 from penstock.algorithms.expressions.cells import Cell, Rule, Scope, both, narrow
 from penstock.expr import nodes as ex
 from penstock.expr.decimals import is_exact
-from penstock.loop.machine import embeds
 from penstock.loop.nodes import (
     BOOL,
     F64,
@@ -27,7 +26,7 @@ from penstock.loop.nodes import (
     const,
     select,
 )
-from penstock.loop.numbers import fits, limits
+from penstock.loop.numbers import embeds, fits, limits
 
 _SQUARE = 2.0  # an exponent that is lowered to a multiplication
 

@@ -1,4 +1,7 @@
-"""Nullable values inside kernels, and the scope of an expression while it is lowered, with its error reporting."""
+"""Nullable values inside kernels, and the scope of an expression while it is lowered, with its error reporting.
+
+The translations of functions (`calls/`) depend on nothing else of the kernel.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,8 @@ from penstock.errors import UnsupportedError
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.loop.build import KernelBuilder
-from penstock.loop.machine import embeds, machine_type
 from penstock.loop.nodes import BOOL, I64, I128, Const, Literal, Type, Unary, Value, const, select
-from penstock.loop.numbers import fits, limits
+from penstock.loop.numbers import embeds, fits, limits, machine_type
 
 
 @dataclass(frozen=True, slots=True)

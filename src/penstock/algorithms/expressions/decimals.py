@@ -1,4 +1,8 @@
-"""Decimals: whole numbers of 64 or 128 bits, the digits without the point, whose scale the types hold."""
+"""Decimals: whole numbers of 64 or 128 bits, the digits without the point, whose scale the types hold.
+
+The precision of a result determines the bits it takes. Where 38 digits do not hold every result, a test refuses those
+that do not fit, before they are computed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Subexpressions that Arrow computes: text beyond equality, and types that kernels do not support; else row by row."""
+"""Subexpressions that Arrow computes: text beyond equality, and types that kernels do not support; else row by row.
+
+Such a subexpression becomes a *host column*, computed for the whole batch before the kernel runs; the kernel
+reads it like any other column. A failure to compute it is an error only if one of the program's `Use`s
+applies to the row: not for a row that a filter rejects, nor in a branch that is not taken.
+
+Row-by-row evaluation is the definition itself (`expr/evaluate.py`): slow, and always correct.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +30,7 @@ from penstock.expr.decimals import is_exact
 from penstock.expr.evaluate import evaluator
 from penstock.expr.interning import ordered
 from penstock.expr.typing import type_of
-from penstock.loop.machine import is_text, machine_type
+from penstock.loop.numbers import is_text, machine_type
 from penstock.types.arrow import from_physical, has_codes, kind_of, physical_values
 
 MOST_TEXTS = 16

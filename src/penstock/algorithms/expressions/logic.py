@@ -26,8 +26,8 @@ from penstock.errors import UnsupportedError
 from penstock.expr import nodes as ex
 from penstock.expr.decimals import is_exact
 from penstock.loop import numbers
-from penstock.loop.machine import embeds, is_text
 from penstock.loop.nodes import BOOL, F32, F64, I32, I64, I128, Literal, Type, Value, const, select
+from penstock.loop.numbers import embeds, is_text
 
 _EXACT = 1 << 53  # below it, no two integers convert to the same double
 

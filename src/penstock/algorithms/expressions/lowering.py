@@ -1,4 +1,13 @@
-"""Lower scalar expressions to loop IR, with the semantics of `expr/evaluate.py`: a rule per function, columns as parameters."""
+"""Lower scalar expressions to loop IR, with the semantics of `expr/evaluate.py`: a rule per function, columns as parameters.
+
+Each node becomes a `Cell`: a value and its validity. Intermediate results are bound to variables, so a deep
+expression stays linear in size. An operation that may fail (integer overflow, a cast out of range) reports
+its error condition to `fail` and continues with a harmless value: kernels have no exceptions; the runtime
+raises after the task.
+
+Column names do not reach a kernel: parameters are numbered. Each declared parameter has a `Binding` that
+describes its contents for the runtime.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +39,6 @@ from penstock.expr.decimals import digits_of, is_exact
 from penstock.expr.interning import ordered
 from penstock.loop.abi import Binding
 from penstock.loop.build import KernelBuilder
-from penstock.loop.machine import is_text, machine_type
 from penstock.loop.nodes import (
     BOOL,
     F64,
@@ -48,7 +56,7 @@ from penstock.loop.nodes import (
     Var,
     const,
 )
-from penstock.loop.numbers import limits
+from penstock.loop.numbers import is_text, limits, machine_type
 from penstock.types.time import Time
 
 

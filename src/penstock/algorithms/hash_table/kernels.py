@@ -1,4 +1,8 @@
-"""The hash table in kernels: the one probe loop, the group of a row's key by arithmetic or by hash, and numbers of keys."""
+"""The hash table in kernels: the one probe loop, the group of a row's key by arithmetic or by hash, and numbers of keys.
+
+A key is a tuple of 64-bit words, one per `by` column of any type: integers unchanged, floats as canonical bits,
+strings as codes of the interner. A null is the word 0 with its bit set in the key's null mask.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The eager joiners: rows distributed over workers, of which each runs a symmetric hash or a progressive merge join."""
+"""The eager joiners: rows distributed over workers, of which each runs a symmetric hash or a progressive merge join.
+
+Join-matrix (jm) distributes without reading codes: every worker gets all left rows and an equal share of the
+right rows. Join-biclique (jb) routes a row to a group of workers by the hash of its code; a group works like
+jm.
+"""
 
 from __future__ import annotations
 

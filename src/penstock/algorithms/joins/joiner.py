@@ -1,4 +1,8 @@
-"""The interface between join stages and join algorithms; their buffers, units of input, and the base of lazy joiners."""
+"""The interface between join stages and join algorithms; their buffers, units of input, and the base of lazy joiners.
+
+A joiner takes only key codes, one int64 per row: equal codes are equal keys, and any int64 may occur. Rows with
+a null key are excluded. A joiner returns row indices, or the number of pairs.
+"""
 
 from __future__ import annotations
 

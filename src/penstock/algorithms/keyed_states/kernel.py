@@ -23,8 +23,8 @@ from penstock.expr import nodes as ex
 from penstock.ir.nodes import Reduction
 from penstock.loop.abi import ERRORS, KEYS, NEED_KEYS, NEED_OUTPUT, OUTPUT, STATUS, Binding, OutputColumn
 from penstock.loop.build import KernelBuilder
-from penstock.loop.machine import is_text, machine_type
 from penstock.loop.nodes import BOOL, I64, U8, Buffer, Kernel, Operand, Value, const
+from penstock.loop.numbers import is_text, machine_type
 from penstock.types.time import Time
 
 

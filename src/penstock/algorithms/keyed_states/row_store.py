@@ -1,4 +1,9 @@
-"""Rows held between pushes in order of time, each with the number of its key, in columns that grow at their end."""
+"""Rows held between pushes in order of time, each with the number of its key, in columns that grow at their end.
+
+Rows enter at the end. The oldest leave by a step of `first`; those that are left are copied once as many have gone.
+
+Memory is never written twice where an array may view it: a column that is compacted is written anew.
+"""
 
 from __future__ import annotations
 

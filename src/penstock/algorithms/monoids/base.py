@@ -1,4 +1,7 @@
-"""The monoid interface, and monoids that count, add, and choose a value: the extreme, the first, the last."""
+"""The monoid interface, and monoids that count, add, and choose a value: the extreme, the first, the last.
+
+The choice follows a total order of rows, so it is independent of the order in which rows are added.
+"""
 
 from __future__ import annotations
 

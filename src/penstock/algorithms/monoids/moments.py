@@ -1,4 +1,10 @@
-"""Central moments, and products that are independent of factor order."""
+"""Central moments, and products that are independent of factor order.
+
+Rows are added one at a time (Welford, extended to higher orders by Pébay), and states are merged pairwise. Both use
+deviations from the mean, which stay small if values are large and close together. This needs a mean of more precision
+than one float: it is held as two, `head + tail`. A value that is not finite makes the mean and all sums NaN
+permanently.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,18 @@
-"""The kernels of order statistics: quantiles, mode and count of distinct values, at once or sliding."""
+"""The kernels of order statistics: quantiles, mode and count of distinct values, at once or sliding.
+
+Values are given as *ranks*: 0 for the smallest distinct value of the rows, 1 for the next, negative for rows without a
+value. A structure counts the ranks of the rows in the frame. Results are ranks.
+
+    RankCounts   the count of each rank, and the number of ranks that occur
+    RankCursors  cursors that follow quantiles: the k-th smallest (`rank_cursors.py`)
+    RankPeaks    the counts in a tree whose nodes hold maxima: the most frequent
+
+A tree node has FANOUT children: 16 counts of 32 bits, one cache line. Level 0 holds the counts by rank. Node i of a
+level summarises the 16 nodes from 16 i on of the level below. The top level is one cache line.
+
+Cost: one node per level for each row that enters or leaves, and for each result; a tree has log16(ranks) levels.
+Memory: slightly more than one count per rank, in the caller's buffer, which is zero before and after use.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""The partial states that reductions need, the monoid of each, and the contribution of a row to it."""
+"""The partial states that reductions need, the monoid of each, and the contribution of a row to it.
+
+`mean(x)` and `sum(x)` share one sum, `mean(x)` and `count(x)` one count, `var(x)` reads the moments of
+`kurtosis(x)`, and where `x` has no nulls `count(x)` is the number of rows. The set of columns with nulls is
+an assumption about the data so far: when a batch breaks it, the layout changes and `origin` maps each partial
+to its old state. 64-bit integer sums are an assumption too: the fold kernel checks every addition, and the
+runtime continues with 128 bits (`wide`) from the first overflow on.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +24,8 @@ from penstock.expr import nodes as ex
 from penstock.expr.custom import Definition
 from penstock.expr.decimals import TOTAL_DIGITS, is_exact
 from penstock.ir.nodes import Reduction
-from penstock.loop.machine import is_text, machine_type
 from penstock.loop.nodes import BOOL, I64, U8, Type, Value, const
+from penstock.loop.numbers import is_text, machine_type
 from penstock.types.arrow import DIGITS, FEW_DIGITS
 
 

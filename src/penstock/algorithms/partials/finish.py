@@ -17,9 +17,8 @@ from penstock.expr.aggregates import AGGREGATES
 from penstock.expr.decimals import MORE_DIGITS, is_exact
 from penstock.ir.nodes import Reduction
 from penstock.loop.build import KernelBuilder
-from penstock.loop.machine import machine_type
 from penstock.loop.nodes import F64, I32, I64, I128, U64, Binary, Bitcast, Type, Unary, Value, const, select
-from penstock.loop.numbers import limits
+from penstock.loop.numbers import limits, machine_type
 
 Settings = Mapping[str, Any]
 

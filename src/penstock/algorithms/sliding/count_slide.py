@@ -1,4 +1,20 @@
-"""Count windows over rows without keys, in panes: frame f is the `size` rows from f * `every` on."""
+"""Count windows over rows without keys, in panes: frame f is the `size` rows from f * `every` on.
+
+Frame bounds are arithmetic, so the kernels search nothing, and every loop length is known at build time.
+
+    apart           frames do not overlap: each is reduced from its rows
+    count_rows.py   frames move row by row
+    running_panes   monoids that can `take`: one running state over panes
+    short_panes     few panes per frame, light monoids: every frame from its panes, many frames per vector
+    long_panes      many panes of few rows, light monoids: `lanes` of `count_rows.py`, over panes instead of rows
+    panes           any monoid: two stacks over panes
+
+A pane has `every` rows. Each row is reduced once. If `every` does not divide `size`, a frame ends within a pane: it
+consists of `size // every` panes and the *head* of the next pane, its first `size % every` rows.
+
+Cost: at most two steps per row and three merges per frame, independent of the size. Memory: one state per pane of a
+frame, or per row if `every` is 1.
+"""
 
 from __future__ import annotations
 

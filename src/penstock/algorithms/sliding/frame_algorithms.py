@@ -1,4 +1,35 @@
-"""Algorithms over frames of rows: recompute, subtract-on-evict, two stacks (Hammer Slide), prefix sums."""
+"""Algorithms over frames of rows: recompute, subtract-on-evict, two stacks (Hammer Slide), prefix sums.
+
+Integers may be added in any order, so compilers vectorise a plain loop. Compilers preserve the order of float
+additions. So floats are added in LANES SIMD lanes, row r to lane r mod LANES: the order is then the same on every
+machine, and it suits vector units. Within a chunk of rows a monoid's cheaper `in_chunk` state, if any, is exact enough.
+
+Cost: the sum of the windows' sizes. State: none.
+
+Cost: two steps per row, independent of the windows' size. State: one.
+
+    rows       lo ............ mid .......... hi
+               front: aggregates back: one
+               of [lo, mid)      state of [mid, hi)
+
+A *flip* turns the rows of the current frame into the front: backwards from the frame's end, `mid`, it stores the
+aggregate of [lo[g], mid) for every later frame g that starts before `mid`. Until a frame starts at or after `mid`, a
+result is one merge of the front at its start with the back. So frames form blocks, from flip to flip: one backward
+and one forward pass, without a branch per row.
+
+The front has one aggregate per frame start; the rows between two starts are reduced in one loop. In dense slides,
+where nearly every row is a start, it has one aggregate per row.
+
+Cost: two steps per row and two merges per frame, independent of the windows' size. Memory: one state per row of the
+longest frame, of which only those at starts are written. Merges always have the order (older, newer).
+
+For counts and integers that is exact. For compensated float sums it is nearly exact unless a frame's sum is far smaller
+than the prefix before it. In that case, or if a value is not finite, two stacks recompute the frames. Prefixes restart
+with every call, so errors do not accumulate across calls.
+
+Cost: one step per row and one difference per frame; differences are independent. Memory: one state per row. Frames
+whose ends advance row by row, as with regular time, are vectorised.
+"""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from penstock.expr.typing import type_of
 from penstock.ir.nodes import Reduction
 from penstock.loop.abi import ERRORS, Binding, OutputColumn
 from penstock.loop.build import KernelBuilder
-from penstock.loop.machine import machine_type
 from penstock.loop.nodes import BOOL, I32, I64, U8, Buffer, Kernel, Value, const
+from penstock.loop.numbers import machine_type
 from penstock.types.time import Time
 from penstock.types.windows import Count
 

@@ -1,4 +1,18 @@
-"""Sort kernels: radix sort of row numbers, counting sort by key, ranks of sorted keys and of floats."""
+"""Sort kernels: radix sort of row numbers, counting sort by key, ranks of sorted keys and of floats.
+
+Keys move with the row numbers, so every pass reads sequentially. If both fit into one 64-bit word they move as one,
+with the key above the row number.
+
+Two passes over the rows, no comparison: `count_partitions` counts the rows of each partition, the runtime turns counts into
+start positions, and `fill_partitions` scatters the rows. Rows are read sequentially and written to one position per
+partition. The written cache lines stay in the cache, so this is several times faster than gathering rows partition by
+partition. If there are too many partitions for that, `fill_many_partitions` first orders the rows of a chunk by groups of
+partitions, so that it writes the cache lines of one group at a time.
+
+A word packs the high bits of a float's sort key above the row number. Keys are shifted until the largest fills its
+word, so that the highest bits distinguish them. Words are radix-sorted by their highest 32 bits; insertion sort orders
+the few words that are equal there.
+"""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ from penstock.algorithms.sorted_partitions.reducers import (
     Reducer,
     SlideCall,
 )
-from penstock.loop.machine import machine_type
 from penstock.loop.nodes import MACHINE_TYPES, Kernel
+from penstock.loop.numbers import machine_type
 from penstock.runtime.kernels import Call, OutputCall
 from penstock.types.time import Time
 from penstock.types.windows import Count, LookBack, Window

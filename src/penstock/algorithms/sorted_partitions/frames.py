@@ -1,4 +1,7 @@
-"""Window types over sorted partitions as frames: which windows exist, which are complete, which rows later ones need."""
+"""Window types over sorted partitions as frames: which windows exist, which are complete, which rows later ones need.
+
+A window becomes a frame: a range of rows of one partition, with the window's bounds.
+"""
 
 from __future__ import annotations
 

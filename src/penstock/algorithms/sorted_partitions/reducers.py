@@ -1,4 +1,8 @@
-"""Reductions over frames: native kernels for states of fixed size, row positions otherwise."""
+"""Reductions over frames: native kernels for states of fixed size, row positions otherwise.
+
+A reduction that selects a row (first, last, the largest text, …) yields the row's position; Arrow then takes the value,
+of any type.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Rows ahead of the watermark in chains of sorted runs, and their way to an operator that reads them in order."""
+"""Rows ahead of the watermark in chains of sorted runs, and their way to an operator that reads them in order.
+
+Rows that arrive in order extend one chain, whatever is held. Out of order they begin others; as soon as there are many,
+the two shortest are merged, so a row is copied a logarithmic number of times.
+"""
 
 from __future__ import annotations
 

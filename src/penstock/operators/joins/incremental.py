@@ -1,4 +1,8 @@
-"""Joins between pushes: the rows held of both sides, the stage whose cost follows its rows and results, and sessions."""
+"""Joins between pushes: the rows held of both sides, the stage whose cost follows its rows and results, and sessions.
+
+Rows ahead of the watermark wait in sorted runs. Those that both sides have passed go to the matcher, once and in order;
+it holds those that later rows may match.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Joins of large windows, one at a time: rows are in order of time, so a window's rows are contiguous."""
+"""Joins of large windows, one at a time: rows are in order of time, so a window's rows are contiguous.
+
+A window is two ranges of rows, found by binary search for its bounds. Pairs are found in result order and each
+window makes separate batches, so results are neither sorted nor concatenated afterwards.
+
+A pair is found, and emitted, once for every window that holds both rows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Key numbering, partitions of both sides, and the ranges of right rows that left rows match."""
+"""Key numbering, partitions of both sides, and the ranges of right rows that left rows match.
+
+A partition (a partition in identifiers) holds the rows of one key on one side, in order of a value.
+"""
 
 from __future__ import annotations
 

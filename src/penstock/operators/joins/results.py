@@ -1,4 +1,7 @@
-"""Result batches of pairs of rows: gathered columns, the residual condition, and rows without a partner."""
+"""Result batches of pairs of rows: gathered columns, the residual condition, and rows without a partner.
+
+Kernels gather values of 1, 2, 4 or 8 bytes without nulls; Arrow takes all others.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Pairs of rows in windows that do not overlap: one side reduced to the keys of the other, measured window by window."""
+"""Pairs of rows in windows that do not overlap: one side reduced to the keys of the other, measured window by window.
+
+A side of fifty rows needs no numbering of a million keys of the other: one look-up in fifty keys for each row of
+the larger side is left, and the algorithms work on the rows that may have a partner.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""The kernel that keeps the rows that later look-backs hold, and one running aggregate for each key."""
+"""The kernel that keeps the rows that later look-backs hold, and one running aggregate for each key.
+
+Rows come in order of time, so those of a span of time leave in that order too, whatever their key: one queue holds the
+rows of all keys. The last rows of a key leave one by one as others of the key come. A held row is a slot, with the state
+of that row alone. The running aggregate is exact subtraction where all states allow it. Otherwise it is two stacks:
+`suffix[slot]` aggregates a key's older rows from a slot on, and `state[key]` the newer ones (see
+algorithms/sliding/two_stacks.py); values that are not finite leave with their row, and no rounding error stays.
+
+Rows of equal time see each other: a row's result is written once all rows of its time are held.
+"""
 
 from __future__ import annotations
 

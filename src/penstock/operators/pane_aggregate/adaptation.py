@@ -11,7 +11,7 @@ import numpy as np
 from penstock.algorithms.hash_table.keys import DenseKeys, HashKeys
 from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.loop.abi import positions_table
-from penstock.loop.machine import Morsels
+from penstock.loop.numbers import Morsels
 from penstock.operators.pane_aggregate.merge_tables import (
     Bounds,
     agree,

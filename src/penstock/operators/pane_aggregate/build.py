@@ -12,8 +12,8 @@ from penstock.algorithms.kernel_factory import KernelFactory, once, preparation
 from penstock.algorithms.window_grid import Grid
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
-from penstock.loop.machine import is_text
 from penstock.loop.nodes import Buffer, Kernel
+from penstock.loop.numbers import is_text
 from penstock.operators.pane_aggregate.kernels.emit_panes import ONE_PANE
 from penstock.operators.pane_aggregate.kernels.window import WindowInputs
 from penstock.operators.pane_aggregate.program import KeySpec, PaneKernels, StateSpec

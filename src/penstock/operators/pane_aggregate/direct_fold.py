@@ -9,7 +9,7 @@ import numpy as np
 from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.errors import OverflowError
 from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED, positions_table
-from penstock.loop.machine import Morsels, Progress
+from penstock.loop.numbers import Morsels, Progress
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.table import PaneTable
 from penstock.operators.pane_aggregate.tasks import PaneLateness, Task

@@ -1,4 +1,7 @@
-"""Merge pane tables, and migrate them between layouts: cell by cell where they hold the same keys, else through fragments."""
+"""Merge pane tables, and migrate them between layouts: cell by cell where they hold the same keys, else through fragments.
+
+What a narrower layout assumes is checked on the whole state first. Growth within a layout belongs to `table.py`.
+"""
 
 from __future__ import annotations
 

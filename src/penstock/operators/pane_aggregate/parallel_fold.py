@@ -1,4 +1,11 @@
-"""Fold batches on all threads: into a table per worker, or into one table of all workers (Grizzly, section 6.2.3)."""
+"""Fold batches on all threads: into a table per worker, or into one table of all workers (Grizzly, section 6.2.3).
+
+    partitioned   each thread reads all rows and adds those of the keys that it owns: no cell has two writers
+    shared        each thread adds part of the rows, by atomic operations
+
+No thread takes a pane or a key for itself: kernels stop where one is missing. All threads have returned before this
+module changes the table, adds a few rows alone, and starts them again.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +20,7 @@ import numpy as np
 from penstock.algorithms.hash_table.keys import DenseKeys
 from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED, NEED_WIDE, STATUS, WORDS, positions_table
-from penstock.loop.machine import Morsels
+from penstock.loop.numbers import Morsels
 from penstock.operators.pane_aggregate.merge_tables import variant_of
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.table import PaneTable

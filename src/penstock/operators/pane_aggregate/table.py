@@ -1,4 +1,8 @@
-"""The pane table: partial states by pane and key, and the ranges of key values that decide on a dense layout."""
+"""The pane table: partial states by pane and key, and the ranges of key values that decide on a dense layout.
+
+Kernels fill the table and stop when it is full. This module grows it, changes its layout, drops finished panes, and
+converts it to *fragments*, its canonical form: one row for each (pane, key) with its partial states.
+"""
 
 from __future__ import annotations
 

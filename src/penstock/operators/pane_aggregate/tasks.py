@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.algorithms.kernel_factory import BatchArguments
 from penstock.algorithms.window_grid import WindowGrid
-from penstock.loop.machine import Morsels
+from penstock.loop.numbers import Morsels
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.runtime.buffers import indices, ticks_of
 from penstock.runtime.engine import MOST_TASK_ROWS, Engine

@@ -31,7 +31,7 @@ from penstock.loop.abi import (
     Binding,
     positions_table,
 )
-from penstock.loop.machine import Morsels, Progress
+from penstock.loop.numbers import Morsels, Progress
 from penstock.operators.pane_aggregate.fragments import Fragments, pane_count, translate
 from penstock.operators.pane_aggregate.merge_tables import (
     add_fragments,

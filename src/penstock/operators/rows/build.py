@@ -11,8 +11,8 @@ from penstock.algorithms.kernel_factory import KernelFactory, once, preparation
 from penstock.analysis.predicates import conjunction
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
-from penstock.loop.machine import is_text, machine_type
 from penstock.loop.nodes import Kernel
+from penstock.loop.numbers import is_text, machine_type
 from penstock.operators.rows.kernels import RowsKernel, RowsKernelSpec, build_rows
 from penstock.operators.rows.stage import RowsStage
 from penstock.physical import nodes as ph

@@ -15,8 +15,8 @@ from penstock.algorithms.selection import Selection, chunk_length
 from penstock.expr import nodes as ex
 from penstock.loop.abi import ACCEPTED, DONE, ERRORS, LANES, STATUS, Binding, OutputColumn
 from penstock.loop.build import KernelBuilder
-from penstock.loop.machine import machine_type
 from penstock.loop.nodes import BOOL, I32, I64, U8, Kernel, Value, Var
+from penstock.loop.numbers import machine_type
 from penstock.types.time import Time
 
 ROWS_CHUNK = 2048

@@ -19,8 +19,8 @@ from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.nodes import at
 from penstock.ir.signals.scope import is_lenient, lag, reduced_type, scope
 from penstock.loop.abi import Binding
-from penstock.loop.machine import machine_type
 from penstock.loop.nodes import MACHINE_TYPES, Kernel, Type
+from penstock.loop.numbers import machine_type
 from penstock.operators.rows.build import CompiledRows
 from penstock.operators.rows.stage import RowsStage
 from penstock.operators.signals.accesses import Reading, SignalAccess, SpanReading

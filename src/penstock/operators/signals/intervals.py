@@ -1,4 +1,7 @@
-"""Intervals on which a signal has one value, from points across pushes, merged in order of time."""
+"""Intervals on which a signal has one value, from points across pushes, merged in order of time.
+
+It applies only if all points are known.
+"""
 
 from __future__ import annotations
 

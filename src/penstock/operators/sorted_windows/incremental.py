@@ -1,4 +1,9 @@
-"""The stages that keep open windows of rows and open sessions as partial states: a push costs what its rows and results cost."""
+"""The stages that keep open windows of rows and open sessions as partial states: a push costs what its rows and results cost.
+
+Rows ahead of the watermark wait in sorted runs; those that it has passed are added in order, once.
+
+Rows are not buffered, since states merge in any order. Which rows are late is decided in the kernel, row by row.
+"""
 
 from __future__ import annotations
 

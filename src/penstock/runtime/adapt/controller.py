@@ -1,4 +1,11 @@
-"""The adaptive loop of one operator, generic to optimised and back: sensors, the record of changes, pinned choices, the machine."""
+"""The adaptive loop of one operator, generic to optimised and back: sensors, the record of changes, pinned choices, the machine.
+
+The controller says when the next task is profiled, and whether a choice may change now. The operator collects the
+profile, a pure function decides, the operator swaps its kernels between two tasks and reports the change here.
+
+The time per row and the share of accepted rows are followed as moving means. Noise is followed too: only a change well
+beyond it counts, and only if two tasks in a row show it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The memory that a run may use, and an external sort by time, which keeps what exceeds the budget in files."""
+"""The memory that a run may use, and an external sort by time, which keeps what exceeds the budget in files.
+
+Rows are gathered in memory. When they exceed their share of the budget they are sorted and written as a run: an Arrow
+IPC stream in a nameless temporary file. Runs are merged by reading one batch of each. A chunk that comes out has every row
+of each of its times, and rows of one time are in their order of arrival.
+"""
 
 from __future__ import annotations
 

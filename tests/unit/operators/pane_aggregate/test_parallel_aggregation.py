@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import penstock as pk
 from penstock.codegen.morsel_scheduler import HAS_THREADS, ArgumentFrame
 from penstock.codegen.tiers import TieredKernel
-from penstock.loop.machine import Morsels, Progress
+from penstock.loop.numbers import Morsels, Progress
 from penstock.operators.pane_aggregate import parallel_fold, tasks
 from penstock.runtime.stage import TimedBatch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from penstock.algorithms.kernel_factory import BatchArguments
-from penstock.loop.machine import Morsels
+from penstock.loop.numbers import Morsels
 from penstock.operators.pane_aggregate.tasks import Task, Tasks
 from penstock.runtime.stage import TimedBatch
 

@@ -1,4 +1,13 @@
-"""The adaptive joiner, which chooses an algorithm for each window, and the metrics of running joins."""
+"""The adaptive joiner, which chooses an algorithm for each window, and the metrics of running joins.
+
+A complete window is sampled, then joined. A window with rows still arriving uses the algorithm chosen from the
+previous window; if that algorithm is lazy, rows are buffered.
+
+    run = WatchedRun(joiner.open(threads))      # pushed to like the run inside
+    run.metrics.latency(0.95), run.metrics.throughput, run.metrics.progress
+
+A pair's latency is the time from the arrival of its later row to its emission.
+"""
 
 from __future__ import annotations
 

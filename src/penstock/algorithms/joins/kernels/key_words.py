@@ -1,4 +1,9 @@
-"""The conversion of codes to words and to places in hash tables, and the loops and output shared by all join kernels."""
+"""The conversion of codes to words and to places in hash tables, and the loops and output shared by all join kernels.
+
+A place indexes arrays of counts or bounds. A missing word maps to a place without rows, so callers need no check. A
+slot holds the mark word + 1, or 0 if it is free. The greatest word, whose mark would be 0, has an extra place after the
+slots.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,21 @@
-"""The no-partitioning hash join: build one table of the left rows, probe it with the right rows; variants for order and unique keys."""
+"""The no-partitioning hash join: build one table of the left rows, probe it with the right rows; variants for order and unique keys.
+
+Rows with equal words are contiguous, in a run that `bounds` delimits. Matches are copied from the run, so a key with a
+thousand duplicates costs one probe. Counting needs only the lengths of runs. Threads share the table: each builds and
+probes with a portion of the rows, with a barrier after each kernel.
+
+    insert (hashed, shared)   count   starts   fill   probe
+
+The table of right rows is built as in `no_partitioning.py`, but each thread fills the runs of a disjoint range of
+places, so a run's rows stay in order. Left rows then store the start and end of their run. The run lengths determine
+each row's output position, so the output is neither resized nor sorted.
+
+    npj_insert npj_count npj_starts   fill_places   find_runs   expand_runs
+
+It applies if codes span a small range and right codes are unique, so each left row has at most one match.
+
+    mark_singles   find_singles
+"""
 
 from __future__ import annotations
 

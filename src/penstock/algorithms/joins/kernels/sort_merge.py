@@ -1,4 +1,10 @@
-"""The phases of the sort-merge joins: sort runs that fit the cache, merge runs, match equal words of sorted columns."""
+"""The phases of the sort-merge joins: sort runs that fit the cache, merge runs, match equal words of sorted columns.
+
+The two halves of one buffer alternate as source and target. The number of passes determines the first target, so that
+the last pass always writes to the first half.
+
+Merges are stable: rows with equal words keep the order of their runs.
+"""
 
 from __future__ import annotations
 

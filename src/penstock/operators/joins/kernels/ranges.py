@@ -1,4 +1,9 @@
-"""Kernels that find matching rows in sorted partitions, and gather the columns of results by row number."""
+"""Kernels that find matching rows in sorted partitions, and gather the columns of results by row number.
+
+Both sides are partitioned by key (a partition is a `partition`) and sorted by a value, mostly time, within a partition. So
+both ends of a row's range only move forward. Buffers of right values have one spare element, which is read but not
+used.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""The emit kernel: panes to windows, partials to results, one row of a result at a time."""
+"""The emit kernel: panes to windows, partials to results, one row of a result at a time.
+
+A window is a run of panes, given as a range of slots in order of time. `emit_steps/` has a file for each
+step:
+
+    merging   merge the panes of a window, for all keys at once
+    results   for each key in the window: states to values, `having`, keys and bounds
+
+In a sparse table, (pane, key) pairs take the place of panes, ordered by key, then time: a frame of them is
+one window of one key.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +26,6 @@ from penstock.algorithms.selection import Selection, chunk_length
 from penstock.expr import nodes as ex
 from penstock.loop.abi import DONE, ERRORS, LANES, NEED_OUTPUT, OUTPUT, STATUS, OutputColumn
 from penstock.loop.build import KernelBuilder
-from penstock.loop.machine import is_text, machine_type
 from penstock.loop.nodes import (
     BOOL,
     F64,
@@ -33,6 +42,7 @@ from penstock.loop.nodes import (
     minimum,
     select,
 )
+from penstock.loop.numbers import is_text, machine_type
 from penstock.operators.pane_aggregate.kernels.emit_panes import EmitKernel, EmitSpec, Mergers, WindowPanes
 
 

@@ -1,4 +1,18 @@
-"""The panes of a window in the emit kernel, merged by one of four algorithms, chosen per monoid."""
+"""The panes of a window in the emit kernel, merged by one of four algorithms, chosen per monoid.
+
+All keys are processed at once: the algorithms' single state is a row of cells here, one per key.
+
+* `InPlace`: a window of one pane is read in place;
+* `RecomputePanes`: merge all panes of every window, best where windows overlap little;
+* `SubtractOnEvict`: one running row; entering panes are merged, leaving panes are subtracted;
+* `PaneStacks`: windows are cut at the multiples of their length. Panes before the cut are merged backwards
+  from it, once for all windows with the same cut (the *flip*); panes after it are merged as they enter. Cuts
+  depend on time alone, and so does the order of merges: rounding is the same wherever emission stops, resumes
+  or is divided among threads.
+
+The last two cost the same for every overlap. Their position is stored in `cursor`, so that a call continues
+where the previous one stopped: in the same emission, or in a later one (`pane_assembly.py`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Kernels that write a pane table beside the keyed fold: without keys, with counters of what rows show, and from fragments."""
+"""Kernels that write a pane table beside the keyed fold: without keys, with counters of what rows show, and from fragments.
+
+The counts of a chunk whose rows are added in two calls are counted twice: a profile is a sample.
+
+Fragments transfer state: between the tables of two threads, from a saved file, across a shuffle.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from penstock.analysis.predicates import conjuncts
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
-from penstock.loop.machine import is_text
+from penstock.loop.numbers import is_text
 from penstock.operators.pane_aggregate.kernels.emit import build_emit
 from penstock.operators.pane_aggregate.kernels.emit_panes import EmitKernel, EmitSpec, algorithms
 from penstock.operators.pane_aggregate.kernels.fold import ATOMIC_OPERATIONS, build_fold

@@ -14,7 +14,7 @@ from penstock.ir.nodes import Reduction
 from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.nodes import at
 from penstock.ir.signals.scope import reduced_type, scope
-from penstock.loop.machine import machine_type
+from penstock.loop.numbers import machine_type
 from penstock.operators.signals.accesses import SignalAccess, SpanReading
 from penstock.operators.signals.build_reductions import span_reading
 from penstock.operators.signals.fused.driver import (

@@ -12,8 +12,8 @@ from penstock.expr import nodes as ex
 from penstock.ir.signals.nodes import past
 from penstock.loop.abi import ERRORS, Binding
 from penstock.loop.build import KernelBuilder
-from penstock.loop.machine import machine_type
 from penstock.loop.nodes import BOOL, I64, U8, Kernel, Value, Var, const, maximum, select
+from penstock.loop.numbers import machine_type
 from penstock.types.time import Time
 
 

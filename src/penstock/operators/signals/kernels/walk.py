@@ -1,4 +1,9 @@
-"""The kernels that list the instants at which an expression's inputs change, and sample a signal at a list of instants."""
+"""The kernels that list the instants at which an expression's inputs change, and sample a signal at a list of instants.
+
+The loop counter jumps to the next instant at which a point of an access begins, or a sample enters or leaves a span.
+Nothing changes in between. For each instant the kernel writes the time, whether it is a mark, the point of each access,
+and the samples of each span as a frame of rows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,17 @@
-"""The kernels that keep open windows of rows and open sessions as partial states per key, and emit the complete ones."""
+"""The kernels that keep open windows of rows and open sessions as partial states per key, and emit the complete ones.
+
+Rows come in order. `seen[key]` counts the key's rows since its window began: the window is full after `size` rows, and
+the next one begins after `every` rows.
+
+The sessions of a key are a list from the newest to the oldest, mostly of one element: they are more than a gap apart.
+A row extends one of them, or joins two, or opens a new one. Deadlines are in a binary heap, so expiry reads the
+sessions that end, and those that grew since their deadline was filed: at most one for each row that made one grow.
+
+A row behind its arrival watermark is judged in place (docs/semantics.md, 8.7): first the sessions complete at that
+watermark are emitted, then the row is late unless an open session of its key lies within the gap, and none that was
+emitted does. The end of a key's last emitted session is kept until the watermark is more than two gaps after it and no
+open session of the key begins within two gaps after it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""The specialisation of an expression's kernel, and the instants at which its inputs change, a block at a time."""
+"""The specialisation of an expression's kernel, and the instants at which its inputs change, a block at a time.
+
+A *track* is the points or samples of a signal, partitioned by key (a partition is a `partition`) and sorted by time. A
+*cursor* is a position on a track that passes each of its times `offset` ticks later. An access is one cursor. A span
+in time is two cursors, at which samples enter and leave. Cursors that always move together are shared. Nothing changes
+between two instants.
+
+A cursor passes at most one time of its track at an instant, so it moves without a branch: the order in which cursors
+move is unpredictable. Grids move rarely, and by many samples at once.
+
+The positions at each instant are written to buffers of one block, which stay in the cache; `consume` reads them.
+"""
 
 from __future__ import annotations
 

@@ -34,7 +34,6 @@ from penstock.expr import nodes as ex
 from penstock.ir.signals.nodes import at
 from penstock.loop.abi import ERRORS, OutputColumn
 from penstock.loop.build import KernelBuilder
-from penstock.loop.machine import machine_type
 from penstock.loop.nodes import (
     BOOL,
     I32,
@@ -47,6 +46,7 @@ from penstock.loop.nodes import (
     const,
     maximum,
 )
+from penstock.loop.numbers import machine_type
 from penstock.operators.signals.fused.kernels import changes
 from penstock.operators.signals.fused.kernels.changes import (
     CHANGES,

@@ -1,4 +1,13 @@
-"""The memory of an incremental signal's kernels: its layout, samples by track, values, open intervals, and span aggregates."""
+"""The memory of an incremental signal's kernels: its layout, samples by track, values, open intervals, and span aggregates.
+
+A *track* holds the samples of one sampled object, those of all keys in order of time. A *cursor* is a position on a
+track: it passes each sample some ticks later, or when the span of a grid begins or ends for the sample. All of these
+are ascending functions of time, so a cursor passes the samples in the order in which they came, whatever their key.
+
+The aggregate is exact subtraction where all states allow it. Otherwise it is two stacks: `suffix[sample]` aggregates
+the key's older samples from a sample on, and `state[key]` the newer ones (see algorithms/sliding/two_stacks.py); values
+that are not finite leave with their sample, and no rounding error stays.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +24,8 @@ from penstock.algorithms.sliding.slide import Aggregation, Memory, Row, States
 from penstock.expr import nodes as ex
 from penstock.ir.nodes import Reduction
 from penstock.loop.build import KernelBuilder
-from penstock.loop.machine import machine_type
 from penstock.loop.nodes import BOOL, I64, U8, Buffer, Operand, Type, Value, Var, const
+from penstock.loop.numbers import machine_type
 from penstock.types.time import Time
 
 ROLLING, WINDOW, PER = "rolling", "window", "per"  # spans

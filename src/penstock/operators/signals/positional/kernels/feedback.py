@@ -9,8 +9,8 @@ from penstock.algorithms.expressions.cells import Cell, choose
 from penstock.analysis.positions import marks_of
 from penstock.ir.signals.nodes import Feedback, Object, SelfReference, past
 from penstock.loop.build import KernelBuilder
-from penstock.loop.machine import machine_type
 from penstock.loop.nodes import I64, U8, Buffer, Value, Var, const, select
+from penstock.loop.numbers import machine_type
 from penstock.operators.signals.positional.kernels.objects import lowering_at
 from penstock.operators.signals.positional.kernels.plan import PositionNeed
 from penstock.operators.signals.positional.kernels.states import prepare, release, states_at

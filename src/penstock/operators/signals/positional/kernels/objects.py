@@ -15,8 +15,8 @@ from penstock.analysis.positions import is_lenient, marks_of, result_step
 from penstock.expr import nodes as ex
 from penstock.ir.signals.nodes import Expression, Feedback, Object, Resample, Rolling, Sampled
 from penstock.ir.signals.scope import reduced_types, scope
-from penstock.loop.machine import machine_type
 from penstock.loop.nodes import F64, I64, U8, Const, Value, Var, const, maximum, minimum, select
+from penstock.loop.numbers import machine_type
 from penstock.operators.signals.positional.kernels.plan import PositionNeed, no_text
 from penstock.operators.signals.positional.kernels.states import prepare, release, states_at
 from penstock.operators.signals.positional.kernels.writer import BlockWriter, Here, Stored, one_of

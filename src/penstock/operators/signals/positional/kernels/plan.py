@@ -1,4 +1,13 @@
-"""Plan a dense kernel before any code is emitted: states, nullability, null tests, and the range that each object reads."""
+"""Plan a dense kernel before any code is emitted: states, nullability, null tests, and the range that each object reads.
+
+The program alone determines the positions around a block at which each object, and each state that spans are
+chained from, must be available (TiLT's boundary resolution, section 5.1, in positions).
+
+    case when is_not_null(a) then a - b end      →      a - b        where a never is
+
+An operation on signals tests whether its operands are defined. Over regular time without gaps they always
+are; the kernel then needs neither the tests nor the validity bytes.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +38,8 @@ from penstock.ir.signals.nodes import (
 )
 from penstock.ir.signals.scope import reduced_types, scope
 from penstock.loop.build import KernelBuilder
-from penstock.loop.machine import machine_type
 from penstock.loop.nodes import BOOL, Value, Var
+from penstock.loop.numbers import machine_type
 from penstock.operators.signals.positional.kernels.reductions import (
     HEAVY,
     LIGHT,

@@ -32,8 +32,8 @@ from penstock.ir.signals.nodes import (
 )
 from penstock.loop.abi import Binding, OutputColumn, PastResults, Scratch
 from penstock.loop.build import KernelBuilder
-from penstock.loop.machine import machine_type
 from penstock.loop.nodes import U8, Kernel
+from penstock.loop.numbers import machine_type
 from penstock.operators.signals.positional.kernels.feedback import (
     FeedbackHistory,
     carry,

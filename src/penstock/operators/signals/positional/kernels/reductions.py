@@ -1,4 +1,15 @@
-"""The states that the reductions of an object need, long spans merged from short ones, and results computed from states."""
+"""The states that the reductions of an object need, long spans merged from short ones, and results computed from states.
+
+In that file the mean is two floats, because each row updates it. Here states are only merged, in a tree of
+logarithmic depth (Chan et al.): the error of a variance is some ulps times mean / deviation, to the first
+power. The layout is the same, with 0 as the second float of the mean, so results are read in the same way.
+
+    f_n[i] = f_h[i - (r - 1) h] ⊕ … ⊕ f_h[i - h] ⊕ f_h[i]        n = r h
+
+A span of n entries costs about log n combinations of whole arrays, each a vectorisable loop. The order of
+combinations depends on n alone, not on the start of a block: results do not depend on block bounds, and the
+error of a float sum grows with log n only. No entry is ever subtracted.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +32,8 @@ from penstock.ir.signals.nodes import Per, Rolling, Span, Window, WindowReductio
 from penstock.ir.signals.scope import reduced_type
 from penstock.loop.build import KernelBuilder
 from penstock.loop.interpret import apply
-from penstock.loop.machine import machine_type
 from penstock.loop.nodes import BOOL, F64, I64, U64, Binary, Const, Type, Value, const
+from penstock.loop.numbers import machine_type
 
 LIGHT_MOMENTS = ("light_moments2", "light_moments3", "light_moments4")
 _ZERO = const(0.0, F64)

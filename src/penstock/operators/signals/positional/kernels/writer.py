@@ -1,4 +1,9 @@
-"""Emit a dense kernel: one loop over blocks of positions with block-sized arrays, and in it the objects of the program."""
+"""Emit a dense kernel: one loop over blocks of positions with block-sized arrays, and in it the objects of the program.
+
+Inside a block, positions are counted from its first one (an *entry*); for an object on a grid, windows are
+counted from the one that contains the block's first position. A shifted value is therefore read at a constant
+distance.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,6 @@ from penstock.expr import nodes as ex
 from penstock.ir.signals.nodes import Expression, Feedback, Object, Resample, Sampled, sources_of
 from penstock.loop.abi import Binding
 from penstock.loop.build import KernelBuilder
-from penstock.loop.machine import machine_type
 from penstock.loop.nodes import (
     BOOL,
     I64,
@@ -31,6 +35,7 @@ from penstock.loop.nodes import (
     minimum,
 )
 from penstock.loop.nodes import I64 as INDEX
+from penstock.loop.numbers import machine_type
 from penstock.operators.signals.positional.kernels.plan import PositionalPlan, PositionNeed, either
 from penstock.operators.signals.positional.kernels.reductions import Track
 
