@@ -25,11 +25,12 @@ import penstock as pk
 from penstock.api.execute import bind_all
 from penstock.spark.planning import planned
 from penstock.spark.slices import Neighbours
-from penstock.spark.task_memory import UNBOUNDED
+from penstock.spark.task_memory import UNSET, TaskMemory
 from penstock.spark.tasks import run_task, work_on_part
 
 ROWS = 8_000_000
 GROUP_ROWS = 500_000
+COMMAND = (sys.executable, "-m", "benchmarks.scale.task_memory")
 BOUND = 0.3  # the largest error of a prediction
 
 QUERIES: dict[str, Callable[[pk.Stream], pk.Stream]] = {
@@ -54,15 +55,15 @@ def write(path: Path, rows: int) -> None:
     )
 
 
-def measure(path: str, name: str) -> dict[str, int]:
+def measure(path: str, name: str, memory: TaskMemory) -> dict[str, int]:
     """Run a query as one task in this process, and return the predicted peak and the one reached."""
     import pyspark.sql  # noqa: F401, PLC0415 - part of what a worker holds
 
     query = QUERIES[name](pk.scan(path, time="t", name="events"))
     physical = planned(query.compiled(), bind_all(query, None, {}), "one", 1)
-    need = physical.need(UNBOUNDED)
+    need = physical.need(memory)
     assert need is not None
-    work = run_task(query.compiled(), (), UNBOUNDED, "UTC")
+    work = run_task(query.compiled(), (), memory, "UTC")
     (part,) = physical.parts
     rows = sum(batch.num_rows for batch in work_on_part(work, part, Neighbours((), 0)))
     return {
@@ -76,19 +77,21 @@ def main() -> int:
     """Print a table of all queries; return 1 if a prediction is off by more than BOUND."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--memory", type=int, default=UNSET, help="the budget of the task, in bytes")
     parser.add_argument("--only", default="")
     parser.add_argument("--one", nargs=2, metavar=("PATH", "QUERY"), help="measure in this process")
     given = parser.parse_args()
     if given.one:
-        sys.stdout.write(json.dumps(measure(*given.one)) + "\n")
+        path, name = given.one
+        sys.stdout.write(json.dumps(measure(path, name, TaskMemory(given.memory))) + "\n")
         return 0
     off = 0
     with tempfile.TemporaryDirectory(prefix="penstock-memory-") as folder:
-        path = Path(folder, "events.parquet")
-        write(path, given.rows)
+        file = Path(folder, "events.parquet")
+        write(file, given.rows)
         sys.stdout.write("| query | predicted | reached | predicted / reached |\n|---|---|---|---|\n")
         for name in (name for name in QUERIES if given.only in name):
-            command = [sys.executable, "-m", "benchmarks.scale.task_memory", "--one", str(path), name]
+            command = [*COMMAND, "--memory", str(given.memory), "--one", str(file), name]
             found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
             ratio = found["predicted"] / found["peak"]
             off += abs(ratio - 1) > BOUND

@@ -2,7 +2,8 @@
 
     rolling("1h", by="k").agg(m=pk.mean("v"))   →   3 times the bytes of a row and 72 more
 
-The figures are bounds of the peaks that runs of 8 M rows reached, 16 to 24 bytes wide (decision 140).
+The figures are bounds of the peaks that runs of 8 M rows reached, 16 to 24 bytes wide (decision 140), the shares of a budget those
+that `python -m benchmarks.scale.task_memory` finds.
 """
 
 from __future__ import annotations
@@ -15,12 +16,18 @@ from penstock.types.windows import Lookup
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a row needs while an operator holds it: a multiple of its own bytes, and bytes of positions and results."""
+    """What a row needs while an operator holds it: a multiple of its own bytes, and bytes of positions and results.
+
+    Of that bound a run reaches the part `reached`, and where rows are spilled, the `share` of its budget: chunks, runs and
+    what the operator keeps.
+    """
 
     operator: str
     node: str
     times: float
     plus: int
+    reached: float = 1.0
+    share: float = 0.4
 
 
 def holders(plan: ph.Plan) -> tuple[Need, ...]:
@@ -46,9 +53,10 @@ def _need(node: ph.Node) -> list[Need]:
         case ph.PaneAggregate() | ph.Join(pairing=Lookup()):
             return []
         case ph.SortedWindows() | ph.LookBack() as op:
-            return [Need(_name(op), node.id, 3.0, 40 + 16 * max(len(op.reductions), 1))]
+            peak = (0.62, 0.1) if isinstance(op, ph.SortedWindows) else (1.0, 0.23)
+            return [Need(_name(op), node.id, 3.0, 40 + 16 * max(len(op.reductions), 1), *peak)]
         case ph.Signals() as op:
-            return [Need(_name(op), node.id, 3.0, 64)]
+            return [Need(_name(op), node.id, 3.0, 64, 1.8, 0.19)]
         case op:
             return [Need(_name(op), node.id, 4.0, 48)]
 

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
 # Resident in a worker before the first row: Python, pyarrow, LLVM, and the batches that are read ahead.
 WORKER = 430_000_000
+# Resident before the first row, without such batches; they are most of the rows of a small task.
+_EMPTY, _READ_AHEAD, _MOST_READ_AHEAD = 240_000_000, 0.7, 160_000_000
 LEAST = 64_000_000
-SHARE_IN_ORDER = (
-    0.4  # the share of its budget that a task in time order reaches: chunks, runs and what operators keep
-)
 UNSET = 1_000_000_000  # without any setting, rows beyond it are spilled, but no state is refused
 _WORDS = 16  # bytes of a text or another value of variable length, on average
 _PYSPARK, _OVERHEAD = "spark.executor.pyspark.memory", "spark.executor.memoryOverhead"
@@ -89,16 +88,17 @@ def _mebibytes(text: str | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TaskNeed:
-    """The peak of a task: what it holds of `rows` rows, in memory or spilled."""
+    """The peak of a task: what it reads ahead, and holds of `rows` rows, in memory or spilled."""
 
     rows: int
+    ahead: int
     held: int
     spilled: int
     operator: str | None
 
     @property
     def peak(self) -> int:
-        return WORKER + self.held
+        return _EMPTY + self.ahead + self.held
 
     def __str__(self) -> str:
         holds = (
@@ -114,16 +114,16 @@ def task_need(
     needs: Sequence[Need], rows: int, schema: pa.Schema, memory: TaskMemory, ordered: bool
 ) -> TaskNeed:
     """Predict the peak of the task that has `rows` rows, in time order or not, and the columns that a query reads."""
-    if not needs:
-        return TaskNeed(rows, 0, 0, None)
     width = width_of(schema)
+    ahead = int(min(_READ_AHEAD * rows * width, _MOST_READ_AHEAD))
+    if not needs:
+        return TaskNeed(rows, ahead, 0, 0, None)
     largest = max(needs, key=lambda need: need.times * width + need.plus)
     whole = int(rows * (largest.times * width + largest.plus))
     if whole <= memory.limit // 2:
-        return TaskNeed(rows, whole, 0, largest.operator)
-    return TaskNeed(
-        rows, int(SHARE_IN_ORDER * memory.limit), 0 if ordered else rows * width, largest.operator
-    )
+        return TaskNeed(rows, ahead, int(largest.reached * whole), 0, largest.operator)
+    held = int(largest.share * memory.limit)
+    return TaskNeed(rows, ahead, held, 0 if ordered else rows * width, largest.operator)
 
 
 def width_of(schema: pa.Schema) -> int:
