@@ -201,6 +201,18 @@ def adapt(
 
 
 @app.command()
+def counters(
+    rows: Annotated[int, typer.Option(min=1_000, help="Rows of the table.")] = 500_000,
+    contenders: Annotated[str, typer.Option(help="Such as 'Penstock;DuckDB'; all if empty.")] = "",
+    json: Annotated[Path | None, typer.Option(help="Save the run as JSON.")] = None,
+) -> None:
+    """Instructions, branches and cache misses a row (Table 1 of Grizzly), counted by valgrind: C++, Polars, DuckDB."""
+    from benchmarks.counters.command import run_counters  # noqa: PLC0415 - --help stays quick
+
+    run_counters(rows, contenders, json)
+
+
+@app.command()
 def sweep(
     rows: Annotated[int, typer.Option(min=1_000, help="The most rows of a point; 10 M for all.")] = 1_000_000,
     threads: Annotated[int, typer.Option(min=1, help="Threads of every contender.")] = 2,

@@ -118,11 +118,11 @@ def load_library(source: str) -> tuple[ctypes.CDLL, str]:
         return ctypes.CDLL(str(library)), version_line(compiler)
 
 
-def build(compiler: str, source: str, target: Path) -> Path:
+def build(compiler: str, source: str, target: Path, flags: Sequence[str] = FLAGS) -> Path:
     """Compile a file of this folder into the shared library `target`."""
     with resources.as_file(resources.files(__package__) / source) as path:
         done = subprocess.run(
-            [compiler, *FLAGS, "-o", str(target), str(path)], capture_output=True, text=True, check=False
+            [compiler, *flags, "-o", str(target), str(path)], capture_output=True, text=True, check=False
         )
     if done.returncode != 0:
         raise NoCompilerError(f"{compiler} cannot build the C++ reference: {done.stderr.strip()[:500]}")

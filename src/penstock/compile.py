@@ -28,6 +28,7 @@ from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.plan.verify import verify as verify_plan
 from penstock.runtime.adapt.controller import USUAL, Policy
+from penstock.runtime.adapt.known_plan import KnownPlan
 from penstock.runtime.buffers import Reader
 from penstock.runtime.engine import Engine
 from penstock.runtime.memory.budget import Budget
@@ -129,16 +130,24 @@ class Compiled:
         """Return the generic physical plan, which is complete before any row arrives."""
         return physical(self.program, sources_of(self.plan), mode, Settings(aggregator, self.off))
 
-    def open(self, engine: Engine, bounded: bool = True, policy: Policy = USUAL) -> Session:
-        """Start a run. `policy` says how eagerly it adapts."""
+    def open(
+        self,
+        engine: Engine,
+        bounded: bool = True,
+        policy: Policy = USUAL,
+        known: Mapping[str, KnownPlan] | None = None,
+    ) -> Session:
+        """Start a run. `policy` says how eagerly it adapts; `known` are the plans of earlier runs, by operator."""
         pipeline = self.pipeline(engine.backend, "bounded" if bounded else "unbounded", engine.aggregator)
-        return Session(pipeline, Context(engine, Metrics(), bounded, policy))
+        return Session(pipeline, Context(engine, Metrics(), bounded, policy, known or {}))
 
-    def open_within(self, engine: Engine, budget: Budget) -> BudgetedSession:
+    def open_within(
+        self, engine: Engine, budget: Budget, known: Mapping[str, KnownPlan] | None = None
+    ) -> BudgetedSession:
         """Start a run over bounded input that keeps to a memory budget."""
         pipeline = self.pipeline(engine.backend, "bounded", engine.aggregator)
         ordered = partial(self.pipeline, engine.backend, "unbounded", engine.aggregator)
-        context = Context(engine, Metrics(), True, USUAL)
+        context = Context(engine, Metrics(), True, USUAL, known or {})
         return BudgetedSession(pipeline, ordered, context, self.memory(budget))
 
     def memory(self, budget: Budget) -> Memory:

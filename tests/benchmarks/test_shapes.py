@@ -48,7 +48,7 @@ SHAPES |= {shape.name: shape for shape in flight_shapes(*flights_like(400))}
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_everybody_gives_the_answer_of_duckdb(name):
-    answers = [normalise(each.to_table(each.run())) for each in contenders(SHAPES[name], threads=2)]
+    answers = [normalise(one.to_table(one.run())) for one in contenders(SHAPES[name], threads=2)]
     assert answers[0].num_rows > 0
     assert all(agree(answer, answers[0]) for answer in answers[1:])
 

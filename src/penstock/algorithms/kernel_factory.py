@@ -56,8 +56,9 @@ class KernelFactory:
     def index(self, width: int) -> Call:
         return self.call(("index", width), lambda: index_kernel(width))
 
-    def _intern(self, large: bool, nullable: bool) -> Call:
-        return self.call(("intern", large, nullable), lambda: intern_kernel(I64 if large else I32, nullable))
+    def _intern(self, large: bool, nullable: bool, wide: bool = False) -> Call:
+        types = I64 if large else I32, I64 if wide else I32
+        return self.call(("intern", *types, nullable), lambda: intern_kernel(types[0], nullable, types[1]))
 
 
 def once(made: dict[_Key, _Made], key: _Key, make: Callable[[], _Made]) -> _Made:

@@ -121,9 +121,9 @@ class ResultColumn:
 
 @dataclass(frozen=True)
 class TextKernels:
-    """Kernels that intern texts as codes: (large offsets, nullable) → kernel."""
+    """Kernels that intern texts as codes: (large offsets, nullable, codes of 64 bits) → kernel."""
 
-    intern: Callable[[bool, bool], Call]
+    intern: Callable[..., Call]
 
 
 Seen = TypeVar("Seen", bound=Hashable)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.errors import BindingError, OverflowError, StateError
 from penstock.runtime.adapt.controller import USUAL, Policy
+from penstock.runtime.adapt.known_plan import KnownPlan
 from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import GuardedStep
 from penstock.runtime.metrics import Metrics, StateSize
@@ -41,6 +42,7 @@ class Context:
     metrics: Metrics
     bounded: bool
     policy: Policy = USUAL  # how eagerly the run adapts
+    known: Mapping[str, KnownPlan] = field(default_factory=dict)  # by node: what earlier runs have found
 
 
 @dataclass(frozen=True)
@@ -203,6 +205,12 @@ class Session:
         """What the tasks of each stage cost and keep, by name, of the stages that measure them."""
         found = {name: stage.sensors for name, stage in self._stages.items() if hasattr(stage, "sensors")}
         return {name: sensor.show() for name, sensor in found.items()}
+
+    @property
+    def known_plans(self) -> dict[str, KnownPlan]:
+        """The plans of the stages that adapt, by name, for the next run of the query."""
+        plans = ((name, getattr(stage, "known_plan", None)) for name, stage in self._stages.items())
+        return {name: plan for name, plan in plans if plan is not None}
 
     def skip(self, stream: str, rows: int, malformed: int = 0) -> None:
         """Count `rows` rows that were not pushed because the query filters them out at every reader.

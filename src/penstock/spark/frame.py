@@ -19,6 +19,7 @@ from penstock.compile import Compiled
 from penstock.errors import BindingError, EngineError
 from penstock.expr.nodes import Column
 from penstock.ir.nodes import Program, Reduce
+from penstock.plan.codec import encode
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.sources.arrow import is_frame
@@ -26,6 +27,7 @@ from penstock.sources.bound import Bound
 from penstock.spark.bound import ORIGIN, BoundDataFrame, Origin, bound_for, zone_of
 from penstock.spark.deploy.settings import require_session
 from penstock.spark.exchange import SPARK_SCHEMA
+from penstock.spark.known_plans import known_plans, report_to_driver
 from penstock.spark.order import quoted, ranked, spark_order
 from penstock.spark.planning import Physical, planned
 from penstock.spark.predicates import spark_filter
@@ -126,14 +128,15 @@ def _of_columns(
 
 def explain(stream: Stream, tasks: int = 2) -> str:
     """Describe how a query would run on Spark over its bound data. Unbound streams are planned as DataFrames."""
-    known = stream.data
+    given = stream.data
     sources = {source.name: source for source in sources_of(stream.plan)}
-    missing = {name: _imagined(source) for name, source in sources.items() if name not in known}
+    missing = {name: _imagined(source) for name, source in sources.items() if name not in given}
     bound = bind_all(stream, None, missing)
+    known = known_plans().show(encode(stream.plan)[0])
     if needs_shards(stream.compiled(), {name: data for name, data in bound.items() if name not in missing}):
-        return explained(stream.compiled())
+        return "\n".join([explained(stream.compiled()), *known])
     frames = {name: _imagined(sources[name]) if is_here(data) else data for name, data in bound.items()}
-    return str(planned(stream.compiled(), frames, None, tasks))
+    return "\n".join([str(planned(stream.compiled(), frames, None, tasks)), *known])
 
 
 def _imagined(source: Source) -> BoundDataFrame:
@@ -257,7 +260,9 @@ class Wiring:
 
     def _query(self, plan: Plan | None = None) -> Query:
         objects = shipped(self.compiled.plan) if plan is None else ()
-        return Query.of(plan or self.compiled.plan, objects, self.tables, self.memory)
+        return Query.of(
+            plan or self.compiled.plan, objects, self.tables, self.memory, report_to_driver(self.spark)
+        )
 
     def _alone(self) -> DataFrame:
         """Run the whole query in each task, without a shuffle."""

@@ -23,11 +23,13 @@ from penstock.ir.nodes import Signals
 from penstock.plan.codec import Function, decode, encode
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of, time_of
+from penstock.runtime.adapt.known_plan import KnownPlan
 from penstock.runtime.buffers import indices
 from penstock.runtime.engine import Engine
 from penstock.runtime.memory.budgeted_session import BudgetedSession
 from penstock.runtime.session import Session
 from penstock.spark.exchange import PAYLOAD_ROWS, ShufflePayload, packed, unpacked
+from penstock.spark.known_plans import Report, known_plans, plans_sent, without_plans
 from penstock.spark.order import in_order
 from penstock.spark.rows import StreamRows, rows_of_frame, rows_of_part, run_through
 from penstock.spark.skew import Hot, key_hashes_of, shares_of
@@ -55,24 +57,46 @@ class Query:
     objects: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     tables: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     memory: TaskMemory = UNBOUNDED
+    plans: str = field(default="", repr=False, compare=False)  # what earlier runs found, from the driver
+    report: Report = field(default=None, repr=False, compare=False)  # takes what a task finds to the driver
 
     @staticmethod
-    def of(plan: Plan, objects: Named = (), tables: Named = (), memory: TaskMemory | None = None) -> Query:
+    def of(
+        plan: Plan,
+        objects: Named = (),
+        tables: Named = (),
+        memory: TaskMemory | None = None,
+        report: Report = None,
+    ) -> Query:
         text, functions = encode(plan)
-        return Query(text, functions, objects, tables, memory or UNBOUNDED)
+        plans = known_plans().encoded(text)
+        return Query(text, functions, objects, tables, memory or UNBOUNDED, plans, report)
 
     def compiled(self) -> Compiled:
         return _compiled(self.text, self.functions, self.objects)
 
     def open(self) -> Session:
         """Open a session over bounded input, with its tables filled."""
-        session = self.compiled().open(ENGINE, bounded=True)
+        session = self.compiled().open(ENGINE, bounded=True, known=self.known())
         self.fill(session)
         return session
 
+    def known(self) -> dict[str, KnownPlan]:
+        """The plans of earlier tasks of this query: those of this process, or those of the driver, if they rest on more rows."""
+        if self.plans:
+            known_plans().take(self.plans)
+        return known_plans().of(self.text)
+
+    def learn(self, session: Session) -> str:
+        """Keep the plans that a task ended with, report them to the driver, and return them to send them on."""
+        found = known_plans().learn(self.text, session.known_plans)
+        if found and self.report is not None:
+            self.report.add((found,))
+        return found
+
     def open_within(self) -> BudgetedSession:
         """Open a session over bounded input that keeps to the memory of a task, with its tables filled."""
-        session = self.compiled().open_within(ENGINE, self.memory.budget())
+        session = self.compiled().open_within(ENGINE, self.memory.budget(), self.known())
         self.fill(session)
         return session
 
@@ -149,6 +173,7 @@ class RunTask:
         yield from run_through(session, rows)
         for batches in session.finishing():
             yield from batches
+        self.query.learn(session)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +219,12 @@ class FoldTask:
             if row.first_row is not None:
                 session.number_from(row.stream, row.first_row)
             session.push(row.stream, *row.batches)
-        yield from packed(
+        cells = (
             ShufflePayload.of(shard, task, 0, name, table)
             for shard, tables in shares(session.save(), self.keys, self.shards).items()
             for name, table in tables.items()
         )
+        yield from packed(chain(cells, plans_sent(self.query.learn(session), task % self.shards, task)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +236,7 @@ class Assemble:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts: dict[tuple[int, int], dict[str, pa.Table]] = {}
-        for payload in unpacked(batches):
+        for payload in without_plans(unpacked(batches)):
             parts.setdefault((payload.shard, payload.task), {})[payload.name] = payload.table
         if not parts:
             return

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import DONE, KEYS, NEED_KEYS, STATUS, WORDS, numbered
-from penstock.runtime.buffers import longer, to_arrow, values_view
+from penstock.runtime.buffers import longer, room, to_arrow, values_view
 from penstock.runtime.kernels import Call, TextKernels
 from penstock.runtime.key_encoding import (
     bucket_count,
@@ -213,7 +213,7 @@ Keys = NoKeys | DenseKeys | HashKeys
 
 
 InternCall = Callable[[Mapping[str, object]], int]
-InternKernel = Callable[[bool, bool], InternCall]  # (large offsets, nullable) → kernel
+InternKernel = Callable[..., InternCall]  # (large offsets, nullable, codes of 64 bits) → kernel
 
 MOST_TEXT = 1 << 24  # bytes of unused texts that may be kept: all texts of a stream would not fit
 _ENTRY = 24  # bytes of overhead per text
@@ -244,13 +244,22 @@ class Interner:
 
     def encode(self, array: pa.Array) -> np.ndarray:
         """The code of each text, -1 for null; new texts are added."""
+        return self._encode(array, wide=False)
+
+    def encode_wide(self, array: pa.Array) -> np.ndarray:
+        """The codes as 64-bit numbers, without a copy of them."""
+        codes = self._encode(array, wide=True)
+        return codes.astype(np.int64) if codes.dtype != np.int64 else codes
+
+    def _encode(self, array: pa.Array, wide: bool) -> np.ndarray:
         if pa.types.is_dictionary(array.type):
             return self._encode_dictionary(array)
         if pa.types.is_decimal(array.type):
             array = array.cast(pa.large_string())
-        codes = np.empty(len(array), np.int32)
+        codes = room(len(array), np.int64 if wide else np.int32)
         arguments = _text_arguments(array)
-        call = self._kernel(pa.types.is_large_string(array.type), "validity" in arguments)
+        large, nullable = pa.types.is_large_string(array.type), "validity" in arguments
+        call = self._kernel(large, nullable, True) if wide else self._kernel(large, nullable)
         done = 0
         while done < len(array):
             done = call({**arguments, **self._arguments(), "lo": done, "hi": len(array), "out": codes})
@@ -370,7 +379,7 @@ class Indexer:
             self._by_code = _is_plain_text(arrays[0].type) and not arrays[0].null_count
             codes = self._texts[0]
             if self._by_code:
-                return codes.encode(arrays[0]).astype(np.int64)
+                return codes.encode_wide(arrays[0])
             known = np.arange(len(codes))
             numbers_of([known], np.zeros(len(known), np.int64), self._keys, self._call, self._grow)
         words = [_words(array, texts) for array, texts in zip(arrays, self._texts, strict=True)]
@@ -403,7 +412,7 @@ def numbers_of(
     words: Sequence[np.ndarray], nulls: np.ndarray, keys: HashKeys, index: Call, grow: Callable[[], None]
 ) -> np.ndarray:
     """Number keys in a hash table that includes nulls; new keys are added, and `grow` is called when it is full."""
-    numbers = np.empty(len(nulls), np.int64)
+    numbers = room(len(nulls))
     inputs = {numbered("in_words", place): word for place, word in enumerate(words)}
     done = 0
     while done < len(nulls):
@@ -425,4 +434,4 @@ def _decoded(dtype: pa.DataType) -> pa.DataType:
 
 def _words(array: pa.Array, texts: Interner) -> np.ndarray:
     """The key words of a column; those of nulls are undefined."""
-    return texts.encode(array).astype(np.int64) if has_codes(array.type) else words_of(array)
+    return texts.encode_wide(array) if has_codes(array.type) else words_of(array)

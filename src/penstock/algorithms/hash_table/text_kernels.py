@@ -72,17 +72,17 @@ def comes_before(k: KernelBuilder, column: str, a: Value, b: Value) -> Value:
     return before
 
 
-def intern_kernel(offsets_type: Type, nullable: bool) -> Kernel:
+def intern_kernel(offsets_type: Type, nullable: bool, codes: Type = I32) -> Kernel:
     """Assign codes to the strings of a column in order of first appearance: `out[row]` is the code, -1 for null.
 
     The arena (`text_offsets`, `text`) holds each distinct string once, in the layout of an Arrow array, so codes are
     decoded by a plain `take`. Known strings are not copied.
     """
-    return _Intern(offsets_type, nullable).build()
+    return _Intern(offsets_type, nullable, codes).build()
 
 
 class _Intern:
-    def __init__(self, offsets_type: Type, nullable: bool) -> None:
+    def __init__(self, offsets_type: Type, nullable: bool, codes: Type) -> None:
         self.k = k = KernelBuilder("intern")
         self.lo, self.hi = k.scalar("lo"), k.scalar("hi")
         self.offsets, self.data = k.buffer("offsets", offsets_type), k.buffer("bytes", U8)
@@ -92,7 +92,7 @@ class _Intern:
         self.capacity, self.room = k.scalar("key_capacity"), k.scalar("text_capacity")
         self.hashes = k.buffer("hashes", U64)
         self.text_offsets, self.text = k.buffer("text_offsets", I64), k.buffer("text", U8)
-        self.out = k.buffer("out", I32)
+        self.codes, self.out = codes, k.buffer("out", codes)
 
     def build(self) -> Kernel:
         k = self.k
@@ -125,7 +125,7 @@ class _Intern:
                 self._insert(row, begin, end, hashed, place, code)
             with k.else_():
                 self._compare(held - 1, begin, end, hashed, code)
-        k.store(self.out, row, code.to(I32))
+        k.store(self.out, row, code.to(self.codes))
 
     def _hash(self, begin: Value, end: Value) -> Var:
         """Hash eight bytes at a time, then the remaining bytes; strings below eight bytes, as one word with their length."""

@@ -73,7 +73,7 @@ class KeyDirectory:
         for place, (field, array) in enumerate(zip(self.fields, arrays, strict=True)):
             null = array.is_null().to_numpy(zero_copy_only=False)
             texts = self.interners.get(field.name)
-            word = words_of(array) if texts is None else texts.encode(array).astype(np.int64)
+            word = words_of(array) if texts is None else texts.encode_wide(array)
             words.append(np.where(null, np.int64(0), word))
             nulls |= null.astype(np.int64) << place
         return numbers_of(words, nulls, self.table, self._index, self.grow)

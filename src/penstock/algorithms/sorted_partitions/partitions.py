@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from penstock.algorithms.hash_table.keys import LARGEST_TABLE, SMALL, SPARSEST_K
 from penstock.algorithms.sort.sorting import Sorter
 from penstock.algorithms.sorted_partitions.rows import Rows, every_few, taken
 from penstock.loop.abi import numbered
-from penstock.runtime.buffers import indices, room, to_arrow, values_view
+from penstock.runtime.buffers import indices, room, row_numbers, to_arrow, values_view
 from penstock.runtime.kernels import Call
 from penstock.runtime.threads import run_on_threads
 
@@ -123,13 +123,33 @@ class Partition:
         }
 
 
-def carried_view(column: pa.Array) -> np.ndarray | None:
-    """The values of a column that can be moved directly: fixed width, no nulls; else None."""
-    dtype = column.type
-    plain = pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_temporal(dtype)
-    if not plain or column.null_count or dtype.bit_width not in (8, 16, 32, 64):
+def carried_views(column: pa.Array) -> list[np.ndarray] | None:
+    """The values of a column of fixed width, which can be moved directly; with nulls, also a byte for each row that is none.
+
+    >>> [view.tolist() for view in carried_views(pa.array([3, None, 5])) or ()][1]
+    [1, 0, 1]
+    """
+    if not _is_plain(column.type):
         return None
-    return values_view(column)
+    return [values_view(column), valid_bytes(column)] if column.null_count else [values_view(column)]
+
+
+def carried_view(column: pa.Array) -> np.ndarray | None:
+    """The values of a column of fixed width without nulls; None of others."""
+    return values_view(column) if _is_plain(column.type) and not column.null_count else None
+
+
+def _is_plain(dtype: pa.DataType) -> bool:
+    plain = pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_temporal(dtype)
+    return plain and dtype.bit_width in (8, 16, 32, 64)
+
+
+def valid_bytes(column: pa.Array) -> np.ndarray:
+    """A byte for each row of a column with nulls: 0 for null, else 1."""
+    offset = column.offset
+    bits = np.frombuffer(column.buffers()[0], np.uint8)[offset >> 3 : (offset + len(column) + 7) >> 3]
+    first = offset & 7
+    return np.unpackbits(bits, bitorder="little")[first : first + len(column)]
 
 
 def _of_stretches(work: Callable[[int, int], _Found], stretches: list[tuple[int, int]]) -> list[_Found]:
@@ -307,23 +327,23 @@ class PartitionLayout:
     def _by_sorting(self, rows: Rows, order: np.ndarray, numbers: np.ndarray) -> SortedPartitions:
         """Sort out-of-order rows by time, then gather them."""
         partition = self.partitioner.partition(numbers)
-        (moments,) = partition.carried([np.arange(len(numbers))])
+        (moments,) = partition.carried([row_numbers(len(numbers))])
         times, first = rows.times[order[moments]], order[partition.first]
         return SortedPartitions(rows, partition.bounds, times, order, lambda: moments, first)
 
     def _by_carrying(self, rows: Rows, numbers: np.ndarray) -> SortedPartitions:
         """Read ordered rows once, and scatter their columns to the partitions."""
-        plain = {name: carried_view(rows.batch.column(name)) for name in self.columns}
-        carried = {name: array for name, array in plain.items() if array is not None}
+        plain = {name: carried_views(rows.batch.column(name)) for name in self.columns}
+        carried = {name: views for name, views in plain.items() if views is not None}
         partition = self.partitioner.partition(numbers)
-        times, *values = partition.carried([rows.times, *carried.values()])
-        columns = {
-            name: to_arrow(value, None, rows.batch.column(name).type)
-            for name, value in zip(carried, values, strict=True)
-        }
+        times, *values = partition.carried([rows.times, *chain.from_iterable(carried.values())])
+        moved, columns = iter(values), {}
+        for name, views in carried.items():
+            value, valid = next(moved), next(moved) if len(views) > 1 else None
+            columns[name] = to_arrow(value, valid, rows.batch.column(name).type)
 
         def ranking() -> np.ndarray:
-            return partition.carried([np.arange(len(rows))])[0]
+            return partition.carried([row_numbers(len(rows))])[0]
 
         return SortedPartitions(rows, partition.bounds, times, None, ranking, partition.first, columns)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -261,21 +260,45 @@ def is_whole(dtype: pa.DataType) -> bool:
     return bool(pa.types.is_integer(dtype) or pa.types.is_temporal(dtype))
 
 
-def slices(placed: tuple[Placed, Placed]) -> list[tuple[tuple[int, int], tuple[int, int]]] | None:
-    """Return the rows of each window on both sides; None if a window's rows are not contiguous."""
-    runs = [_runs(side.end) for side in placed]
-    if runs[0] is None or runs[1] is None:
-        return None
-    return [(rows, runs[1][end]) for end, rows in runs[0].items() if end in runs[1]]
+@dataclass(frozen=True, slots=True)
+class WindowRuns:
+    """The rows of each window on both sides, where rows are in the order of window ends: `begins[side]` and `stops[side]`."""
+
+    begins: tuple[np.ndarray, np.ndarray]
+    stops: tuple[np.ndarray, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.begins[0])
+
+    def __iter__(self) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+        left, right = (
+            list(zip(begins.tolist(), stops.tolist(), strict=True))
+            for begins, stops in zip(self.begins, self.stops, strict=True)
+        )
+        return zip(left, right, strict=True)
 
 
-def _runs(ends: np.ndarray) -> dict[int, tuple[int, int]] | None:
-    """Return the rows of each window by its end, if rows are in the order of window ends; else None."""
-    steps = np.diff(ends)
-    if bool((steps < 0).any()):
+def slices(placed: tuple[Placed, Placed]) -> WindowRuns | None:
+    """Return the windows that hold rows of both sides; None if a window's rows are not contiguous.
+
+    Nothing is done window by window: there may be as many as rows.
+    """
+    left, right = (_cuts(side.end) for side in placed)
+    if left is None or right is None:
         return None
-    cuts = np.concatenate([[0], np.flatnonzero(steps) + 1, [len(ends)]]).tolist() if len(ends) else []
-    return {int(ends[low]): (low, high) for low, high in pairwise(cuts)}
+    ends, others = placed[0].end[left[:-1]], placed[1].end[right[:-1]]
+    place = np.searchsorted(others, ends)
+    met = np.flatnonzero(others[np.minimum(place, len(others) - 1)] == ends) if len(others) else place[:0]
+    there = place[met]
+    return WindowRuns((left[met], right[there]), (left[met + 1], right[there + 1]))
+
+
+def _cuts(ends: np.ndarray) -> np.ndarray | None:
+    """Return the first row of each window, and the number of rows; None if rows are not in the order of window ends."""
+    if bool((ends[1:] < ends[:-1]).any()):
+        return None
+    changes = np.flatnonzero(ends[1:] != ends[:-1]) + 1
+    return np.concatenate([np.zeros(min(len(ends), 1), np.int64), changes, [len(ends)]])
 
 
 class AutoInOrder:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.algorithms.joins.joiner import Pairs
 from penstock.errors import OverflowError
-from penstock.operators.joins.algorithm_pairs import in_order, slices
+from penstock.operators.joins.algorithm_pairs import WindowRuns, in_order, slices
 from penstock.operators.joins.partitions import Laid, Numbers, PartitionKernels, Ranges
 from penstock.operators.joins.results import Residual, parts_of
 from penstock.operators.joins.window_pairs import Batch, PartitionPairing
@@ -21,7 +21,6 @@ from penstock.runtime.metrics import ChosenAlgorithm
 BY_SORTING = ChosenAlgorithm("sorting")
 
 
-Slices = list[tuple[tuple[int, int], tuple[int, int]]]
 Side = Callable[[pa.RecordBatch], list[pa.Array]]
 
 
@@ -93,7 +92,7 @@ class BandPairing:
         known = reduce(np.logical_and, (there for _, there in left))
         return BandValues([values for values, _ in left], [values for values, _ in right], self.lower, known)
 
-    def _ranges(self, batch: Batch, ends: BandValues, windows: Slices) -> Ranges:
+    def _ranges(self, batch: Batch, ends: BandValues, windows: WindowRuns) -> Ranges:
         """Find the right rows that each left row matches; right rows are listed by window, in search order."""
         values, there = _numbers(batch.right.batch.column(self.column))
         search = self._by_key(batch.numbers()) if self.keyed else _by_value

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.algorithms.sorted_partitions.frames import FrameRange, Frames, Released
 from penstock.algorithms.sorted_partitions.partitions import SortedPartitions
 from penstock.algorithms.sorted_partitions.results import Reductions
-from penstock.runtime.buffers import indices, room
+from penstock.runtime.buffers import indices, room, row_numbers
 from penstock.runtime.kernels import Call
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 from penstock.types.windows import LookBack
@@ -180,7 +180,7 @@ def _in_time(partitions: SortedPartitions, new: np.ndarray | None) -> np.ndarray
         return np.arange(len(partitions) if new is None else len(new))
     places = room(len(ranks))
     if new is None:
-        places[ranks] = np.arange(len(ranks))
+        places[ranks] = row_numbers(len(ranks))
         return places
     places.fill(NOT_NEW)
     places[ranks[new]] = np.arange(len(new))

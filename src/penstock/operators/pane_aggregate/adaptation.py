@@ -27,8 +27,9 @@ from penstock.operators.pane_aggregate.merge_tables import (
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.table import PaneTable, key_ranges
 from penstock.operators.pane_aggregate.tasks import Task, part_of
-from penstock.operators.pane_aggregate.worker import Worker
+from penstock.operators.pane_aggregate.worker import Worker, assumed_order
 from penstock.physical.nodes import Node, PaneAggregate, Sharing
+from penstock.physical.order_conjuncts import show_order
 from penstock.physical.profile import Profile
 from penstock.physical.specialise import (
     Difference,
@@ -41,7 +42,8 @@ from penstock.physical.specialise import (
     runnable,
     specialise,
 )
-from penstock.runtime.adapt.controller import Controller, this_machine
+from penstock.runtime.adapt.controller import ORDER, Controller, this_machine
+from penstock.runtime.adapt.known_plan import KnownPlan
 from penstock.runtime.kernels import BoundKernel
 from penstock.runtime.stage import TimedBatch
 
@@ -67,6 +69,23 @@ class PaneAdaptation:
         """Take note of the columns of a batch that hold nulls."""
         for column in columns:
             self._last_null[column] = self.controller.rows
+
+    def begin_with(self, worker: Worker, known: KnownPlan) -> None:
+        """Begin a run with the plan of earlier ones. Choices that do not fit this query are left out."""
+        worker.known = known
+        nullable = frozenset(known.nullable) & frozenset(self.program.columns)
+        changes = [("null flags", "none", ", ".join(sorted(nullable)))] if nullable else []
+        worker.nullable |= nullable
+        self.saw_nulls(nullable)
+        order = None if known.order is None else assumed_order({ORDER: known.order}, self.program)
+        if order is not None and ORDER not in self.pinned:
+            worker.order = order
+            changes.append(("filter order", show_order(None), show_order(order)))
+        if known.wide and "sums" not in self.pinned:
+            changes.append(("sums", "64 bits", "128 bits"))
+        if known.key_table in ("hash", "sparse") and self.program.may_be_dense:
+            changes.append(("key table", "dense", known.key_table))
+        self.controller.go_on(known.schedule, known.runs, changes)
 
     def first_sharing(self, columns: int, rows: int) -> Sharing:
         """How workers share the table of the first rows."""
@@ -100,9 +119,11 @@ class PaneAdaptation:
             self.controller.profiled(worker.table is not None and self._decide(workers, Profile(0)))
             return timed_batch
         rows = min(timed_batch.batch.num_rows, policy.sample)
+        sample = part_of(timed_batch, 0, rows)
+        if worker.known is not None and rows:  # the profile was due when this run began
+            worker.table = worker.begin(BatchArguments(sample.batch, worker.interners))
         if worker.table is None or not rows or not self._ready(worker):
             return timed_batch
-        sample = part_of(timed_batch, 0, rows)
         profile = self._profile(worker, sample)
         changed = self._decide(workers, profile)
         self.controller.profiled(changed)

@@ -39,7 +39,8 @@ def pane_aggregate(
     def stage(context: Context) -> WindowStage:
         adaptive = context.engine.adaptive
         controller = Controller(node.id, context.policy, context.metrics.adaptations, adaptive)
-        return WindowStage(window, context.engine, context.metrics, alone, controller)
+        known = context.known.get(node.id)
+        return WindowStage(window, context.engine, context.metrics, alone, controller, known)
 
     return stage
 

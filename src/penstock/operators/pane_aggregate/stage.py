@@ -28,9 +28,10 @@ from penstock.operators.pane_aggregate.parallel_fold import fold_apart, fold_int
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.state import hold_cells, kept_cells, panes_of, rows_in
 from penstock.operators.pane_aggregate.tasks import PaneLateness, expected_panes
-from penstock.operators.pane_aggregate.worker import Worker
+from penstock.operators.pane_aggregate.worker import KeyShape, Worker
 from penstock.physical.nodes import Node, Sharing
 from penstock.runtime.adapt.controller import USUAL, Controller, Sensor
+from penstock.runtime.adapt.known_plan import KnownPlan
 from penstock.runtime.buffers import flags
 from penstock.runtime.engine import MOST_TASK_ROWS, Engine
 from penstock.runtime.metrics import Metrics
@@ -61,8 +62,12 @@ class WindowStage(DirectFold):
         metrics: Metrics,
         alone: Callable[[], Stage] | None = None,
         controller: Controller | None = None,
+        known: KnownPlan | None = None,
     ) -> None:
-        """`alone` makes the kernel's filter as a separate stage, if the kernel has one; only late and partly late rows need it."""
+        """`alone` makes the kernel's filter as a separate stage, if the kernel has one; only late and partly late rows need it.
+
+        `known` is the plan of earlier runs, with which an adaptive run begins.
+        """
         self.windows = windows_on(program.grid)
         lateness = PaneLateness(self.windows, program, metrics, alone)
         policed = controller or Controller("window", USUAL, metrics.adaptations, engine.adaptive)
@@ -73,6 +78,9 @@ class WindowStage(DirectFold):
         self.seen_null: frozenset[str] = frozenset()
         self.carried = program.carried
         self._departed = False  # whether panes of emitted windows are still held
+        self._known = known if engine.adaptive else None
+        if self._known is not None:
+            self.adaptation.begin_with(self.workers[0], self._known)
 
     def push(self, port: int, timed_batches: list[TimedBatch]) -> list[TimedBatch]:
         """Fold rows in. Before a partly late row is added, emit the windows that were complete at its arrival."""
@@ -152,6 +160,27 @@ class WindowStage(DirectFold):
     def sensors(self) -> Sensor:
         """What tasks cost and keep."""
         return self.controller.sensor
+
+    @property
+    def known_plan(self) -> KnownPlan:
+        """The plan as it is now, for the next run."""
+        before, first = self._known or KnownPlan(), self.workers[0]
+        rows = self.controller.rows + self._unsensed
+        if not rows:
+            return before
+        busy = (worker for worker in self.workers if worker.table is not None)
+        shape = next(busy, first).key_shape or KeyShape(before.key_table, before.ranges, before.wide)
+        return KnownPlan(
+            before.rows + rows,
+            before.runs + 1,
+            before.changes + self.controller.changes,
+            shape.kind,
+            () if self.program.interned else shape.ranges,
+            tuple(sorted(first.nullable)),
+            shape.wide,
+            first.order,
+            self.controller.schedule(self._unsensed),
+        )
 
     def save(self) -> Mapping[str, StateTable]:
         """Save the cells of open panes, the last emitted window, and which columns have held nulls."""
@@ -253,6 +282,8 @@ class WindowStage(DirectFold):
         given = [BatchArguments(timed_batch.batch, {}) for timed_batch in timed_batches]
         self._assume_nulls(given)
         rows = sum([timed_batch.batch.num_rows for timed_batch in timed_batches])
+        panes = expected_panes(self.program, self.windows, given, rows)
+        self.workers[0].expected, self.workers[0].expected_panes = rows, panes
         if self.controller.due and timed_batches:
             timed_batches[0] = self.adaptation.adapt(self.workers, timed_batches[0])
             given[0] = BatchArguments(timed_batches[0].batch, {})
@@ -262,7 +293,6 @@ class WindowStage(DirectFold):
             self.workers.append(
                 Worker(self.program, first.nullable, first.adaptive, first.give_way, first.assume)
             )
-        panes = expected_panes(self.program, self.windows, given, rows)
         for worker in self.workers:
             worker.expected, worker.expected_panes = rows, panes
             worker.forget_texts()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,6 +54,7 @@ from penstock.operators.pane_aggregate.table import (
 from penstock.operators.pane_aggregate.tasks import Task
 from penstock.physical.nodes import FilterOrder, PaneAggregate, Sharing
 from penstock.runtime.adapt.controller import ORDER, Report, order_of
+from penstock.runtime.adapt.known_plan import KnownPlan
 from penstock.runtime.kernels import BoundKernel, RowsCall
 from penstock.runtime.stage import KernelOverflowError
 
@@ -78,6 +79,28 @@ def assumed_sharing(assume: Mapping[str, Any], program: WindowProgram) -> Sharin
     """The way to share a table that the engine assumes; no atomic operation updates floats, or choices of rows."""
     sharing: Sharing = assume.get("key table shared", "private")
     return "private" if sharing == "shared" and not program.atomic_states else sharing
+
+
+class KeyShape(NamedTuple):
+    """A key table without its keys: its kind, the ranges of a dense one, and whether sums have 128 bits."""
+
+    kind: str
+    ranges: tuple[tuple[int, int], ...]
+    wide: bool
+
+
+def shape_of(table: PaneTable) -> KeyShape:
+    """Describe the key table of a pane table."""
+    keys = table.keys
+    if not isinstance(keys, DenseKeys):
+        return KeyShape(keys.kind, (), table.wide)
+    ends = zip(keys.bases, keys.sizes, strict=True)
+    return KeyShape("dense", tuple((base, base + size - 2) for base, size in ends), table.wide)
+
+
+def dense_over(ranges: Sequence[tuple[int, int]]) -> DenseKeys:
+    """The dense table of these ranges, without spare room."""
+    return DenseKeys(tuple(low for low, _ in ranges), tuple(high - low + 2 for low, high in ranges))
 
 
 class Worker:
@@ -109,6 +132,8 @@ class Worker:
         self.interners: dict[str, Interner] = {}
         self.table: PaneTable | None = None
         self.sliding: SlidingCursor | None = None
+        self.known: KnownPlan | None = None  # what earlier runs found, until the first table
+        self.last_keys: KeyShape | None = None  # of the table that was dropped last
         self.reset()
 
     # -- folding -------------------------------------------------------------------------------------
@@ -129,10 +154,36 @@ class Worker:
 
     def begin(self, arguments: BatchArguments) -> PaneTable:
         """The first table."""
-        wide = not self.adaptive or self.assume.get("sums") == "128 bits"
+        known, self.known = self.known, None
+        wide = (
+            not self.adaptive or self.assume.get("sums") == "128 bits" or (known is not None and known.wide)
+        )
         layout = self.program.layout(self.nullable, wide)
-        keys = self.likely_keys or self.first_keys(arguments)
-        return PaneTable(layout, keys, panes_ahead(self.expected_panes, layout, keys.columns))
+        keys = self.likely_keys or self._known_keys(known, arguments) or self.first_keys(arguments)
+        sparse = isinstance(keys, HashKeys) and keys.sparse
+        return PaneTable(
+            layout, keys, 1 if sparse else panes_ahead(self.expected_panes, layout, keys.columns)
+        )
+
+    def _known_keys(self, known: KnownPlan | None, arguments: BatchArguments) -> Keys | None:
+        """The key table that earlier runs ended with, if it suits the rows of this one."""
+        if known is None or not self.program.keys or "key table" in self.assume:
+            return None
+        match known.key_table:
+            case "sparse":
+                return self.new_pairs()
+            case "hash":
+                return self.new_hash_keys()
+            case "dense" if self.program.may_be_dense and len(known.ranges) == len(self.program.keys):
+                dense = dense_over(known.ranges)
+                allowed = dense_allowed(dense.columns, max(self.expected, arguments.batch.num_rows))
+                return dense if allowed and not self.program.interned else None
+        return None
+
+    @property
+    def key_shape(self) -> KeyShape | None:
+        """The kind and the ranges of the key table, or of the last one."""
+        return self.last_keys if self.table is None else shape_of(self.table)
 
     def _finish_share(self, arguments: BatchArguments, task: Task, done: int, end: int) -> None:
         """Make room for a kernel that stopped, and run it to the end of its morsel."""
@@ -304,6 +355,7 @@ class Worker:
     def reset(self) -> None:
         """Drop the table and the interned texts."""
         self.sliding = None
+        self.last_keys = self.key_shape
         self.table, self.rows = None, 0
         self.likely_keys: DenseKeys | None = None
         self.dropped = 0  # panes, since the key table was last examined

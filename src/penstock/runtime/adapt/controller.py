@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from penstock.errors import EngineError
 from penstock.runtime.adapt.counters import CounterRates, Counters, thread_counters
+from penstock.runtime.adapt.known_plan import Schedule, Wait
 from penstock.types.choices import one_of
 
 
@@ -257,6 +258,22 @@ class Controller:
         self._changed_at: int | None = None
         self._cost_before = 0.0
         self.due = adaptive and policy.patience == 0
+        self.changes = 0
+
+    def go_on(self, schedule: Schedule, runs: int, changes: Sequence[tuple[str, str, str]]) -> None:
+        """Continue the schedule of earlier runs of the operator, and record the changes that they have led to."""
+        self._next, self._gap = schedule.next, schedule.gap
+        self._waits = {wait.what: _Wait(wait.rows, wait.left) for wait in schedule.waits}
+        self.due = self.adaptive and self._next <= 0
+        for what, before, after in changes:
+            why = f"known from {runs} earlier run{'s' * (runs > 1)}"
+            record(self.adaptations, Adaptation(self.operator, 0, 0.0, what, before, after, why))
+
+    def schedule(self, unsensed: int = 0) -> Schedule:
+        """What is left of the schedule, for the next run of the operator."""
+        rows = self.rows + unsensed
+        waits = [Wait(what, wait.rows, wait.until - rows) for what, wait in self._waits.items()]
+        return Schedule(max(self._next - rows, 0), self._gap, tuple(waits))
 
     def begin(self) -> int:
         """Begin a task; return the time."""
@@ -319,6 +336,7 @@ class Controller:
 
     def _note(self, what: str, before: str, after: str, why: str) -> None:
         self._noted.append((what, before, after, self.rows))
+        self.changes += 1
         seconds = (self.policy.clock() - self.begun) / 1e9
         if self._changed_at != self.rows:
             self._changed_at, self._cost_before = self.rows, self.sensor.cost

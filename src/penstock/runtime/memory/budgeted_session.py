@@ -203,7 +203,7 @@ class BudgetedSession(Session):
 
     def _go_on_in_order(self) -> None:
         """Start anew with the pipeline of unbounded input. No row was pushed yet: rows that files skipped stay counted."""
-        context = Context(self._context.engine, self.metrics, False, self._context.policy)
+        context = replace(self._context, metrics=self.metrics, bounded=False)
         Session.__init__(self, self._ordered_pipeline(), context)
         self.pace()
         for name, batches in self._tables:

@@ -30,7 +30,7 @@ class PreAggregation:
 
     def open(self) -> Session:
         """Open a session. No row is late here, since the watermark exists only after the shuffle."""
-        return self.compiled.open(ENGINE, bounded=True)
+        return self.compiled.open(ENGINE, bounded=True, known=self.query.known())
 
     def shares(self, session: Session, shards: int) -> Iterator[tuple[int, str, pa.Table]]:
         """Partition the partial aggregates of a task. Yields shard number, table name and rows."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from penstock.sources.kafka import LiveTopic
 from penstock.sources.live_files import LiveFiles
 from penstock.spark.bound import BoundDataFrame, zone_of
 from penstock.spark.exchange import SPARK_SCHEMA
+from penstock.spark.known_plans import digest, report_to_driver
 from penstock.spark.order import quoted
 from penstock.spark.split_plan import cut
 from penstock.spark.storage import Accesses
@@ -126,7 +126,8 @@ class Topology:
         way = way_of(self.compiled)
         scatter, shard = wired(self.compiled, min(self.tasks, partitions), frames, way)
         objects = tuple(sorted(objects_of(shard.compiled).items()))
-        query = replace(shard.query, objects=objects, tables=self.tables)
+        report = report_to_driver(self.spark)
+        query = replace(shard.query, objects=objects, tables=self.tables, report=report)
         ready = replace(shard, query=query, updates=self.mode == UPDATE, accesses=self.accesses)
         return self._assembled(self._sent(scatter, json.dumps(ready.identity)), ready)
 
@@ -179,7 +180,7 @@ def observed(stepped: DataFrame, query: Query) -> DataFrame:
 
 def observation_name(query: Query) -> str:
     """Return the observation's name. It depends on the query, since one Spark plan may contain several."""
-    return f"{OBSERVATION}{hashlib.sha256(query.text.encode()).hexdigest()[:8]}"
+    return f"{OBSERVATION}{digest(query.text)[:8]}"
 
 
 def require_keys(strategy: str | None) -> None:

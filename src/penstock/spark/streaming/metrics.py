@@ -10,11 +10,13 @@ from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from penstock.spark.known_plans import known_plans
 from penstock.spark.streaming.frame import OBSERVATION
 from penstock.spark.streaming.shard import COUNTS
 
 _TOTALS = COUNTS
 _LATEST = ("state_bytes", "watermark", "batch_milliseconds")
+ADAPTATIONS = "adaptations"
 # Upper bounds of a histogram of batch durations: a row waits for one batch, and is in the next.
 SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, float("inf"))
 
@@ -51,7 +53,14 @@ class StreamingMetrics(StreamingQueryListener):
         progress = event.progress
         for name, row in progress.observedMetrics.items():
             if name.startswith(OBSERVATION):
-                self.add(str(progress.name or progress.id), row.asDict(), int(progress.batchDuration))
+                query = str(progress.name or progress.id)
+                self.add(query, row.asDict(), int(progress.batchDuration))
+                self.adapted(query, known_plans().changes(name.removeprefix(OBSERVATION)))
+
+    def adapted(self, query: str, changes: int) -> None:
+        """Set how often the tasks of a query have changed their plans, as far as they have reported it."""
+        with self._lock:
+            self._found[query][ADAPTATIONS] = changes
 
     def add(self, query: str, counts: Mapping[str, int | None], milliseconds: int) -> None:
         """Add the counts of one batch of a query."""
@@ -87,7 +96,11 @@ class StreamingMetrics(StreamingQueryListener):
 
 
 def _family(name: str, found: Mapping[str, Mapping[str, int]]) -> Iterable[str]:
-    kind, full = ("gauge", f"penstock_{name}") if name in _LATEST else ("counter", f"penstock_{name}_total")
+    kind, full = (
+        ("gauge", f"penstock_{name}")
+        if name in (*_LATEST, ADAPTATIONS)
+        else ("counter", f"penstock_{name}_total")
+    )
     yield f"# TYPE {full} {kind}"
     for query, counts in found.items():
         if name in counts:

@@ -18,6 +18,7 @@ from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import METRICS, Session
 from penstock.runtime.stage import START_OF_TIME
 from penstock.spark.exchange import ShufflePayload
+from penstock.spark.known_plans import without_plans
 from penstock.spark.order import in_order, latest_first, ties
 from penstock.spark.streaming.late_and_malformed import Aside, Silence
 from penstock.spark.streaming.pane_row_counts import counted
@@ -77,9 +78,10 @@ class Shard:
         self, label: int, saved: State | None, payloads: Iterable[ShufflePayload], now: int = 0
     ) -> ShardStep:
         """Run one batch of a shard. `now` is the processing time of the batch in microseconds."""
-        run = _Run(self, self.compiled, self.compiled.open(ENGINE, bounded=False))
+        known = self.query.known()
+        run = _Run(self, self.compiled, self.compiled.open(ENGINE, bounded=False, known=known))
         run.session.pace()
-        ordered = sorted(payloads, key=lambda payload: payload.place)
+        ordered = sorted(without_plans(payloads, self.query.report), key=lambda payload: payload.place)
         tables = run.tables(saved)
         before = read_scalars(tables[METRICS])
         run.session.load(with_fresh(tables, _panes(ordered)))
@@ -90,6 +92,7 @@ class Shard:
         results = run.push(ordered, aside)
         results += run.advance(latest, _marks(ordered), label == self.first, silence)
         state = run.save(latest, heard)
+        self.query.learn(run.session)
         counts = {name: getattr(run.session.metrics, name) - before.get(name, 0) for name in COUNTS}
         if self.updates:
             results = run.updates(tables, results)

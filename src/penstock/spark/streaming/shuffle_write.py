@@ -18,6 +18,7 @@ from penstock.sources.conform import conformer
 from penstock.sources.malformed import Bad
 from penstock.spark.decode_dictionaries import in_one_piece
 from penstock.spark.exchange import PAYLOAD_ROWS, ShufflePayload, packed
+from penstock.spark.known_plans import plans_sent
 from penstock.spark.rows import GROUP_ROWS
 from penstock.spark.streaming.fold import PreAggregation
 from penstock.spark.streaming.late_and_malformed import batch_id, write_bad
@@ -144,6 +145,7 @@ class Scatter:
             found = session.metrics
             mark = Mark(split, latest, found.filtered, found.malformed, found.accepted)
             yield from self._reported(task, number + 1, stream, mark)
+            yield from plans_sent(fold.query.learn(session), self.labels[task % len(self.labels)], task)
 
     def _reported(self, task: int, number: int, stream: str, mark: Mark) -> Iterator[ShufflePayload]:
         for label in self.labels:
