@@ -74,8 +74,8 @@ ICEBERG = {
         "delete from {} where k = 'é' and n > 20",
     ],
     "merge_on_read": [
-        "create table {} using iceberg tblproperties ('format-version' = 2, 'write.delete.mode' = 'merge-on-read', "
-        "'write.update.mode' = 'merge-on-read') as <0, 90>",
+        "create table {} using iceberg as <0, 90>",
+        "alter table {} set tblproperties ('write.delete.mode' = 'merge-on-read', 'write.update.mode' = 'merge-on-read')",
         "delete from {} where n % 3 = 0",
         "update {} set v = -1 where n = 7",
         "insert into {} <90, 100>",

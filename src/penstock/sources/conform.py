@@ -7,7 +7,7 @@ every encoding of text. Anything else is rejected before a row is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import islice
 
@@ -119,6 +119,67 @@ def _converted(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     if pa.types.is_struct(dtype) and pa.types.is_struct(array.type):
         return _as_struct(array, dtype)
     return _decoded(array).cast(dtype)
+
+
+# --- Fields of structs with other names in a file: paths of our names to the file's, which is empty where the file has none.
+
+BELOW = "\0"  # between the names of a path
+
+
+def columns_alone(names: Mapping[str, str]) -> dict[str, str]:
+    """Leave out the fields of structs."""
+    return {ours: theirs for ours, theirs in names.items() if BELOW not in ours}
+
+
+def stored_type(declared: pa.DataType, path: str, names: Mapping[str, str]) -> pa.DataType:
+    """Return a declared type under the names of a file, without the fields that the file lacks.
+
+    >>> stored_type(pa.struct({"x": pa.int64(), "y": pa.int64()}), "s", {"s\0x": "old", "s\0y": ""})
+    StructType(struct<old: int64>)
+    """
+    if not pa.types.is_struct(declared):
+        return declared
+    below = [(f"{path}{BELOW}{field.name}", field) for field in declared]
+    named = [(names.get(inner, field.name), inner, field.type) for inner, field in below]
+    return pa.struct([(theirs, stored_type(dtype, inner, names)) for theirs, inner, dtype in named if theirs])
+
+
+def own_type(stored: pa.DataType, declared: pa.DataType, path: str, names: Mapping[str, str]) -> pa.DataType:
+    """Return a file's type under our names, with the declared fields that it has."""
+    if not (pa.types.is_struct(stored) and pa.types.is_struct(declared)):
+        return stored
+    fields = []
+    for field in declared:
+        inner = f"{path}{BELOW}{field.name}"
+        inside = member_type(stored, names.get(inner, field.name))
+        if inside is not None:
+            fields.append((field.name, own_type(inside, field.type, inner, names)))
+    return pa.struct(fields)
+
+
+def with_own_fields(batch: pa.RecordBatch, declared: pa.Schema, names: Mapping[str, str]) -> pa.RecordBatch:
+    """Rename the fields of structs, of columns that have our names already."""
+    for name in {path.partition(BELOW)[0] for path in names if BELOW in path} & set(batch.schema.names):
+        place = batch.schema.get_field_index(name)
+        array = _own_fields(batch.column(place), declared.field(name).type, name, names)
+        batch = batch.set_column(place, name, array)
+    return batch
+
+
+def _own_fields(array: pa.Array, declared: pa.DataType, path: str, names: Mapping[str, str]) -> pa.Array:
+    if not (pa.types.is_struct(array.type) and pa.types.is_struct(declared)):
+        return array
+    children, fields = [], []
+    for field in declared:
+        inner = f"{path}{BELOW}{field.name}"
+        place = array.type.get_field_index(names.get(inner, field.name))
+        if place >= 0:
+            children.append(_own_fields(array.field(place), field.type, inner, names))
+            fields.append(pa.field(field.name, children[-1].type))
+    if not children:
+        children, fields = [pa.nulls(len(array), field.type) for field in declared], list(declared)
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
 
 
 def _fewer_digits(source: pa.DataType, target: pa.DataType) -> bool:

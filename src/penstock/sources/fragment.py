@@ -27,7 +27,7 @@ class Fragment:
     None without statistics. `ordered` is True if the writer of the file declares its rows sorted by time, and None if
     unknown. `partition` holds values that apply to every row. `rows` excludes the rows that `deletes` lists
     (below). `size` counts the bytes of all columns, uncompressed. `renamed` lists columns with another name in
-    the file: (our name, the file's name).
+    the file, and fields of structs by their paths: (our name, the file's name).
 
     >>> piece = Fragment("day=1/a.parquet", "parquet", (0, 2), rows=10, partition=(("day", "1"),))
     >>> Fragment.from_json(piece.to_json()) == piece

@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError
 from penstock.expr.nodes import Expr, columns_of
 from penstock.sources import parquet_footers, readers
-from penstock.sources.conform import conformer
+from penstock.sources.conform import columns_alone, conformer, stored_type, with_own_fields
 from penstock.sources.fragment import Fragment, completed, constant, joined, left, unpacked
 from penstock.sources.malformed import Malformed
 from penstock.sources.parquet_decode import (
@@ -135,7 +135,8 @@ def _row_groups(
 ) -> Iterator[pa.RecordBatch]:
     metadata = footer.get()
     names, gone = dict(fragment.renamed), unpacked(fragment.deletes)
-    ours = {theirs: name for name, theirs in names.items()}
+    ours = {theirs: name for name, theirs in columns_alone(names).items()}
+    nested = len(ours) < len(names)
     numbers = list(passing(fragment, schema, predicate, metadata))
     most, unit = most_rows(schema, columns), _legacy_unit(schema, columns)
     afar = access.reaches(fragment.path)
@@ -158,12 +159,15 @@ def _row_groups(
             named = (
                 batch.rename_columns([ours.get(name, name) for name in batch.schema.names]) if ours else batch
             )
+            named = with_own_fields(named, schema, names) if nested else named
             yield left(named if time is None else time.added(named, start), start, gone)
 
 
 def _leaves(metadata: Any, schema: pa.Schema, columns: Sequence[str], names: Mapping[str, str]) -> list[str]:
     """Name the columns in the file; of a struct the leaves that are declared, where not all are."""
-    declared = [(names.get(name, name), schema.field(name).type) for name in columns]
+    declared = [
+        (names.get(name, name), stored_type(schema.field(name).type, name, names)) for name in columns
+    ]
     if not any(pa.types.is_struct(dtype) for _, dtype in declared):
         return [name for name, _ in declared]
     stored = metadata.schema.to_arrow_schema()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError, SourceError, UnsupportedError
+from penstock.sources.conform import BELOW
 from penstock.sources.fragment import Numbers
 from penstock.sources.lake.table import DataFile, LakeTable, by_id, by_name, file_path
 from penstock.sources.paths import Partition
@@ -93,9 +94,16 @@ def _refuse_features(path: str, table: Any) -> None:
 
 
 def _physical_names(table: Any) -> dict[str, str]:
-    """Return the names of columns in files, where they are mapped."""
-    fields = [] if _mapping_mode(table) == "none" else _fields(table)
-    return {field["name"]: field["metadata"].get(_PHYSICAL, field["name"]) for field in fields}
+    """Return the names of columns in files, where they are mapped, and those of fields in structs."""
+    return {} if _mapping_mode(table) == "none" else dict(_mapped_names("", _fields(table)))
+
+
+def _mapped_names(path: str, fields: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    for field in fields:
+        inner = path + field["name"]
+        yield inner, field["metadata"].get(_PHYSICAL, field["name"])
+        if isinstance(field["type"], dict) and field["type"]["type"] == "struct":
+            yield from _mapped_names(inner + BELOW, field["type"]["fields"])
 
 
 def _field_ids(table: Any) -> dict[str, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +21,7 @@ from pyiceberg.io import FileIO, InputFile
 from pyroaring import BitMap
 
 from penstock.errors import PenstockError, SourceError, UnsupportedError
+from penstock.sources.conform import BELOW
 from penstock.sources.fragment import Numbers
 from penstock.sources.lake.table import DataFile, LakeTable, Resolve, field_ids, file_path
 from penstock.sources.parquet_decode import local_copy
@@ -212,9 +213,28 @@ def _by_id(fields: Any, mapped: Mapping[str, int]) -> Resolve:
                 "so this version cannot identify them; rewrite it (rewrite_data_files)"
             )
         _refuse_defaults([field for number, field in wanted.items() if number not in ids])
-        return {field.name: ids[number] for number, field in wanted.items() if number in ids}
+        found = {field.name: ids[number] for number, field in wanted.items() if number in ids}
+        kinds = {field.name: field.field_type for field in fields.fields}
+        inside = [
+            _fields_by_id(name, kinds[name], stored.field(theirs).type) for name, theirs in found.items()
+        ]
+        return found | {ours: theirs for names in inside for ours, theirs in names}
 
     return resolve
+
+
+def _fields_by_id(path: str, kind: Any, stored: pa.DataType) -> Iterator[tuple[str, str]]:
+    """Map the fields of a struct whose names differ in a file; those that it lacks map to no name."""
+    ids = field_ids(stored) if pa.types.is_struct(stored) else {}
+    if not ids or not hasattr(kind, "fields"):
+        return
+    _refuse_defaults([field for field in kind.fields if field.field_id not in ids])
+    for field in kind.fields:
+        inner, theirs = f"{path}{BELOW}{field.name}", ids.get(field.field_id, "")
+        if theirs != field.name:
+            yield inner, theirs
+        if theirs:
+            yield from _fields_by_id(inner, field.field_type, stored.field(theirs).type)
 
 
 def _refuse_defaults(absent: Iterable[Any]) -> None:

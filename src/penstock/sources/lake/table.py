@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.errors import SourceError, UnsupportedError
 from penstock.sources import parquet_footers
-from penstock.sources.conform import check
+from penstock.sources.conform import BELOW, check, columns_alone, own_type
 from penstock.sources.dataset import THREADS, Dataset
 from penstock.sources.fragment import Fragment, Numbers, packed, within
 from penstock.sources.paths import FoundFile, Partition
@@ -38,8 +38,8 @@ class DataFile:
 class LakeTable:
     """A version of a table, bound to a stream like any other data.
 
-    `resolve` maps, for the stored schema of a file, each of the table's columns to its name in the file. Columns
-    missing in a file were added to the table later: they are null in all its rows.
+    `resolve` maps, for the stored schema of a file, each of the table's columns to its name in the file, and paths of
+    fields in structs too where they differ. What is missing in a file was added to the table later: it is null in all its rows.
     """
 
     schema: pa.Schema
@@ -70,7 +70,7 @@ class LakeTable:
         names = {
             ours: theirs for ours, theirs in self.resolve(stored, file.path).items() if ours not in given
         }
-        self._check(file, _named(_instants(stored, metadata), names))
+        self._check(file, self._named(_instants(stored, metadata), names))
         absent = [(name, None) for name in self.schema.names if name not in given and name not in names]
         found = FoundFile(file.path, (*file.partition, *absent))
         clock = None if time is None or time not in names else self.schema.field(time).with_name(names[time])
@@ -79,14 +79,21 @@ class LakeTable:
         named = [replace(part, renamed=renamed) for part in parts]
         return named if file.gone is None else list(_without(named, file, file.gone))
 
+    def _named(self, stored: pa.Schema, names: dict[str, str]) -> pa.Schema:
+        """Return a file's schema under the table's names."""
+        found = [(ours, stored.field(theirs)) for ours, theirs in columns_alone(names).items()]
+        return pa.schema(
+            [
+                field.with_name(ours).with_type(
+                    own_type(field.type, self.schema.field(ours).type, ours, names)
+                )
+                for ours, field in found
+            ]
+        )
+
     def _check(self, file: DataFile, stored: pa.Schema) -> None:
         inside = pa.schema([column for column in self.schema if column.name in stored.names])
         check(stored, inside, f"the file {file.path!r}")
-
-
-def _named(stored: pa.Schema, names: dict[str, str]) -> pa.Schema:
-    """Return a file's schema under the table's names."""
-    return pa.schema([stored.field(theirs).with_name(ours) for ours, theirs in names.items()])
 
 
 def _instants(stored: pa.Schema, metadata: Any) -> pa.Schema:
@@ -111,31 +118,33 @@ def _without(parts: Sequence[Fragment], file: DataFile, gone: Numbers) -> Iterat
         raise SourceError(f"the table's metadata deletes rows that the file {file.path!r} does not have")
 
 
-def field_ids(stored: pa.Schema) -> dict[int, str]:
-    """Return the names of a file's columns by their ids; empty if it has none."""
+def field_ids(stored: pa.Schema | pa.StructType) -> dict[int, str]:
+    """Return the names of a file's columns, or of a struct's fields, by their ids; empty if it has none."""
     return {
         int(field.metadata[_ID]): field.name for field in stored if field.metadata and _ID in field.metadata
     }
 
 
 def by_id(ids: dict[str, int], names: Resolve) -> Resolve:
-    """Resolve columns by the ids in a file; by name in a file without ids."""
+    """Resolve columns by the ids in a file; by name in a file without ids, as fields of structs are."""
 
     def resolve(stored: pa.Schema, path: str) -> dict[str, str]:
-        known = field_ids(stored)
-        return (
-            {ours: known[number] for ours, number in ids.items() if number in known}
-            if known
-            else names(stored, path)
-        )
+        known, named = field_ids(stored), names(stored, path)
+        if not known:
+            return named
+        inside = {ours: theirs for ours, theirs in named.items() if BELOW in ours}
+        return {ours: known[number] for ours, number in ids.items() if number in known} | inside
 
     return resolve
 
 
 def by_name(schema: pa.Schema, physical: dict[str, str]) -> Resolve:
-    """Resolve columns by name, with the mapped names of files."""
+    """Resolve columns by name, with the mapped names of files, also of fields in structs."""
     wanted = {name: physical.get(name, name) for name in schema.names}
-    return lambda stored, _path: {ours: theirs for ours, theirs in wanted.items() if theirs in stored.names}
+    inside = {ours: theirs for ours, theirs in physical.items() if BELOW in ours}
+    return lambda stored, _path: (
+        {ours: theirs for ours, theirs in wanted.items() if theirs in stored.names} | inside
+    )
 
 
 def file_path(uri: str, table: str, access: Access = LOCAL) -> str:

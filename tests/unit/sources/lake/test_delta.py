@@ -156,9 +156,9 @@ def in_a_file(folder, places):
     return {"storageType": "u", "pathOrInlineDv": place, "offset": 1, "sizeInBytes": len(data), "cardinality": len(places)}  # fmt: skip
 
 
-def write_log(folder, adds, features=(), physical=None, configuration=None):
+def write_log(folder, adds, features=(), physical=None, configuration=None, fields=None):
     physical = physical or {}
-    fields = [
+    fields = fields or [
         {
             "name": name,
             "type": dtype,
@@ -254,6 +254,33 @@ def test_columns_are_read_under_the_names_that_the_log_maps_them_to(tmp_path):
     query = pk.scan(tmp_path, time="t", format="delta").filter(pk.col("v") > 5)
     assert query.collect().equals(many(8).slice(6))
     assert open_delta(str(tmp_path)).dataset("t").fragments[0].time_max == 1
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_fields_of_structs_are_read_under_the_names_that_the_log_maps_them_to(tmp_path, mode):
+    def mapped(number, name, dtype, stored):
+        metadata = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": stored}
+        return {"name": name, "type": dtype, "nullable": True, "metadata": metadata}
+
+    inside = [
+        mapped(3, "x", "integer", "y"),
+        mapped(4, "y", "string", "x"),
+        mapped(5, "new", "long", "col-5"),
+    ]
+    fields = [mapped(1, "t", "timestamp", "t"), mapped(2, "s", {"type": "struct", "fields": inside}, "col-2")]
+    kind = pa.struct({"x": pa.string(), "y": pa.int32()})
+    values = pa.array([{"x": "u", "y": 1}, None, {"x": None, "y": 3}], kind)
+    times = pa.array([1, 2, 3], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"t": times, "col-2": values}), tmp_path / "a.parquet", row_group_size=2)
+    configuration = {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "5"}
+    write_log(tmp_path, [add(tmp_path / "a.parquet", 3)], ["columnMapping"], None, configuration, fields)
+    rows = pk.scan(tmp_path, time="t", format="delta")
+    expected = [{"x": 1, "y": "u", "new": None}, None, {"x": 3, "y": None, "new": None}]
+    assert rows.collect()["s"].to_pylist() == expected
+    s = pk.col("s").struct
+    assert rows.select("t", x=s.field("x")).collect()["x"].to_pylist() == [1, None, 3]
+    assert rows.select("t", new=s.field("new")).collect()["new"].to_pylist() == [None] * 3
+    assert rows.filter(s.field("y") == "u").select("t", x=s.field("x")).collect()["x"].to_pylist() == [1]
 
 
 def test_columns_mapped_by_id_are_found_by_their_ids(tmp_path):

@@ -103,6 +103,42 @@ def test_columns_are_found_by_id_whatever_their_names(catalog):
     ].to_pylist() == [4]
 
 
+def test_fields_of_structs_are_found_by_id_whatever_their_names(catalog):
+    inner = pa.struct({"x": pa.int32(), "y": pa.string()})
+    given = pa.schema(
+        {"t": pa.timestamp("us"), "s": pa.struct({"a": pa.int64(), "b": pa.string(), "in": inner})}
+    )
+    rows = [{"t": 1, "s": {"a": 1, "b": "u", "in": {"x": 7, "y": "p"}}}, {"t": 2, "s": None}]
+    table = catalog.create_table("n.t", given)
+    table.append(pa.Table.from_pylist(rows, given))
+    with table.update_schema() as change:
+        change.rename_column("s.a", "old").delete_column("s.b").rename_column("s.in.x", "first")
+    with table.update_schema() as change:
+        change.add_column(("s", "b"), LongType())  # two others that take the names
+        change.add_column(("s", "a"), LongType())
+    renamed = pa.struct({"first": pa.int32(), "y": pa.string()})
+    fields = {"old": pa.int64(), "in": renamed, "b": pa.int64(), "a": pa.int64()}
+    wide = pa.schema({"t": pa.timestamp("us"), "s": pa.struct(fields)})
+    more = [{"t": 3, "s": {"old": 10, "in": {"first": 70, "y": "q"}, "b": 5, "a": 6}}]
+    table.append(pa.Table.from_pylist(more, wide))
+    before = {"old": 1, "in": {"first": 7, "y": "p"}, "b": None, "a": None}
+    expected = [before, None, more[0]["s"]]
+    assert scan(table).collect().sort_by("t")["s"].to_pylist() == expected
+    s = pk.col("s").struct
+    found = scan(table).select(
+        "t", old=s.field("old"), b=s.field("b"), first=s.field("in").struct.field("first")
+    )
+    assert found.collect().sort_by("t").drop(["t"]).to_pylist() == [
+        {"old": 1, "b": None, "first": 7},
+        {"old": None, "b": None, "first": None},
+        {"old": 10, "b": 5, "first": 70},
+    ]
+    kept = scan(table).filter(s.field("b") == 5).select("t", a=s.field("a"))
+    assert kept.collect()["a"].to_pylist() == [6]
+    totals = scan(table).window(pk.unbounded()).agg(n=pk.sum(s.field("a"))).collect()
+    assert totals["n"].to_pylist() == [6]
+
+
 def test_types_that_were_widened_are_read_from_older_files(catalog):
     given = pa.schema({"t": pa.timestamp("us"), "v": pa.int32(), "x": pa.float32(), "d": pa.decimal128(5, 2)})
     rows = [{"t": 1, "v": 1, "x": 0.5, "d": Decimal("1.25")}]
