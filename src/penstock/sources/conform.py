@@ -132,7 +132,7 @@ def columns_alone(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def stored_type(declared: pa.DataType, path: str, names: Mapping[str, str]) -> pa.DataType:
-    """Return a declared type under the names of a file, without the fields that the file lacks.
+    r"""Return a declared type under the names of a file, without the fields that the file lacks.
 
     >>> stored_type(pa.struct({"x": pa.int64(), "y": pa.int64()}), "s", {"s\0x": "old", "s\0y": ""})
     StructType(struct<old: int64>)
