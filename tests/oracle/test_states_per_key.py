@@ -133,6 +133,14 @@ def _of_all_values(window: Any) -> Any:
     )  # fmt: skip
 
 
+def _ranked(back: Any) -> Any:
+    """Aggregates that search trees answer, and one that states do."""
+    return back.agg(
+        m=pk.median("f"), q=pk.quantile("w", 0.3), d=pk.count_distinct("f"), e=pk.count_distinct("v"),
+        n=pk.count_distinct("w", where=pk.col("v") > 0), o=pk.median("w", where=pk.col("v") > 0), hi=pk.max("v"),
+    )  # fmt: skip
+
+
 def _repeated(window: Any) -> Any:
     return window.with_columns(s=pk.sum("w"), m=pk.median("f"))
 
@@ -174,6 +182,9 @@ WINDOWS: dict[str, Callable[[Program, Any], Any]] = {
     "last rows": _look_back(pk.rows, "right", _exact),
     "last rows subtracted": _look_back(pk.rows, "right", _subtracted),
     "last rows without the row": _look_back(pk.rows, "left", _floats),
+    "span of all values": _look_back(lambda gap: gap, "right", _ranked),
+    "last rows of all values": _look_back(pk.rows, "left", _ranked),
+    "several spans of all values": _look_back(lambda gap: [gap, 2 * gap, pk.rows(gap)], "both", _ranked),
     "several spans": _look_back(lambda gap: [gap, gap + 5, pk.rows(3)], "right", _subtracted),
     "several spans of floats": _look_back(lambda gap: [pk.rows(gap), 2 * gap], "left", _floats),
     **ROWS,

@@ -301,8 +301,25 @@ def state_obstacle(body: Body, program: Program) -> str | None:
             else _window_obstacle(body.domain, bool(body.keys))
         )
         or key_obstacle([type_of(key.expr, schema) for key in body.keys])
-        or reductions_obstacle(body.reductions, schema)
+        or reductions_obstacle(_without_trees(body, schema), schema)
     )
+
+
+def _without_trees(body: Reduce | Lookback, schema: pa.Schema) -> Sequence[Reduction]:
+    """Return the reductions that no search tree of the values held answers: look-backs have trees of numbers."""
+    if not isinstance(body, Lookback):
+        return body.reductions
+    return [reduction for reduction in body.reductions if not _has_tree(reduction, schema)]
+
+
+def _has_tree(reduction: Reduction, schema: pa.Schema) -> bool:
+    if reduction.function not in ("median", "quantile", "count_distinct"):
+        return False
+    kinds = {"int", "uint", "float"} | (
+        {"bool", "timestamp", "date"} if reduction.function == "count_distinct" else set()
+    )
+    dtype = type_of(reduction.args[0], schema)
+    return kind_of(dtype) in kinds and _has_word(dtype)
 
 
 def reductions_obstacle(reductions: Sequence[Reduction], schema: pa.Schema) -> str | None:

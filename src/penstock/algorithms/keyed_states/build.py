@@ -55,6 +55,10 @@ class CompiledStates:
         return self.spec.types
 
     @property
+    def trees(self) -> int:
+        return len(self.spec.trees)
+
+    @property
     def index(self) -> Call | None:
         return self.kernel_factory.index(len(self.spec.keys)) if self.spec.keys else None
 

@@ -20,12 +20,25 @@ from penstock.algorithms.partials.algebra import contribution
 from penstock.algorithms.sliding.kernel import exact_monoid
 from penstock.algorithms.sliding.slide import Aggregation, Memory, Row, States
 from penstock.expr import nodes as ex
+from penstock.expr.typing import type_of
 from penstock.ir.nodes import Reduction
 from penstock.loop.abi import ERRORS, KEYS, NEED_KEYS, NEED_OUTPUT, OUTPUT, STATUS, Binding, OutputColumn
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, I64, U8, Buffer, Kernel, Operand, Value, const
 from penstock.loop.numbers import is_text, machine_type
 from penstock.types.time import Time
+
+RANKED = frozenset({"median", "quantile", "count_distinct"})
+"""Reductions of all values that a search tree answers (`algorithms/order_statistics/trees.py`)."""
+
+
+@dataclass(frozen=True)
+class TreeSpec:
+    """The values of a search tree: of a column, of the rows that fulfil a condition, as floats or as words."""
+
+    value: ex.Expr
+    where: ex.Expr | None
+    floats: bool
 
 
 @dataclass(frozen=True)
@@ -45,8 +58,22 @@ class KeyedSpec:
     @property
     def partials(self) -> tuple[Partial, ...]:
         """The partials of a state. A state exists only if it has a row, so the presence of rows is not stored."""
-        found = partials_of(self.reductions, self.may_be_null)
+        plain = tuple(reduction for reduction in self.reductions if reduction.function not in RANKED)
+        found = partials_of(plain, self.may_be_null)
         return tuple(partial for partial in found if partial != PRESENT)
+
+    @property
+    def trees(self) -> tuple[TreeSpec, ...]:
+        """The search trees that reductions of all values need."""
+        ranked = (reduction for reduction in self.reductions if reduction.function in RANKED)
+        return tuple(dict.fromkeys(self.tree_of(reduction) for reduction in ranked))
+
+    def tree_of(self, reduction: Reduction) -> TreeSpec:
+        """The tree that a reduction reads: of floats, or of words where only equality counts."""
+        floats = reduction.function != "count_distinct" or pa.types.is_floating(
+            type_of(reduction.args[0], self.schema)
+        )
+        return TreeSpec(reduction.args[0], reduction.where, floats)
 
     @property
     def monoids(self) -> tuple[Monoid, ...]:

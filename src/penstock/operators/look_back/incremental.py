@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.keyed_states.table import KeyedProgram, KeyedTable
+from penstock.algorithms.order_statistics.trees import KEY_WORDS, SAVED_WORDS, SLOT_WORDS, tree_word
 from penstock.algorithms.sort.sorting import Sorter
 from penstock.algorithms.sorted_partitions.rows_ahead import OrderedArrivals
 from penstock.runtime.buffers import indices
@@ -29,16 +31,27 @@ STATE, ALONE, SUFFIX = "state", "alone", "suffix"
 HOLDING, RESTORING = "holding", "restoring"  # kernels
 
 
+class LookBackProgram(KeyedProgram, Protocol):
+    """Look-backs of one span; `trees` counts the search trees of each key, for aggregates of all values."""
+
+    @property
+    def trees(self) -> int: ...
+
+
 @dataclass
 class LookBackRows:
     """The rows that one look-back holds, and the aggregates of their keys."""
 
-    program: KeyedProgram
+    program: LookBackProgram
     table: KeyedTable = field(init=False)
     marks: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        self.table = KeyedTable(self.program, LOOK_BACK_KEYS, LOOK_BACK_SLOTS, (STATE,), (ALONE, SUFFIX))
+        trees = range(self.program.trees)
+        keys = {tree_word(place, name): word for place in trees for name, word in KEY_WORDS.items()}
+        slots = {tree_word(place, name): word for place in trees for name, word in SLOT_WORDS.items()}
+        words = {**LOOK_BACK_KEYS, **keys}, {**LOOK_BACK_SLOTS, **slots}
+        self.table = KeyedTable(self.program, *words, (STATE,), (ALONE, SUFFIX))
         self.marks = np.array([NONE, 0, NONE, NONE, 0, 0, 0])
 
     def reduced(self, rows: pa.RecordBatch, watermark: int) -> list[pa.Array]:
@@ -68,8 +81,13 @@ class LookBackRows:
         slots, arrays = self._slots(), self.table.arrays
         times = arrays["time"][slots]
         columns = {"time": indices(times), "place": indices(_places(times))}
+        columns |= {name: indices(arrays[name][slots]) for name in self._saved_words()}
         states = self.table.saved_states(ALONE, slots)
         return self.table.directory.kept(arrays["owner"][slots], ("time", "place"), {**columns, **states})
+
+    def _saved_words(self) -> list[str]:
+        """The names of the values of held rows in trees; the trees themselves are not saved."""
+        return [tree_word(place, name) for place in range(self.program.trees) for name in SAVED_WORDS]
 
     def load(self, saved: pa.Table, watermark: int, nothing: pa.RecordBatch) -> None:
         """Restore saved rows; `nothing` is a batch without rows."""
@@ -82,6 +100,8 @@ class LookBackRows:
         table.reserve(max(len(slots), table.slots))
         for name, values in {"owner": owner, "time": times, "number": slots}.items():
             table.arrays[name][: len(slots)] = values
+        for name in self._saved_words():
+            table.arrays[name][: len(slots)] = integers(saved, name)
         table.load_states(ALONE, saved, slots)
         self.marks[[USED, NUMBER]] = len(slots)
         for _ in table.run(nothing, RESTORING, {"marks": self.marks, "watermark": watermark}):
@@ -95,7 +115,7 @@ class IncrementalLookBack:
     `programs` has one for each span; `places` gives the positions of its results among the result columns.
     """
 
-    programs: Sequence[KeyedProgram]
+    programs: Sequence[LookBackProgram]
     places: Sequence[Sequence[int]]
     schema: pa.Schema
     rows: pa.Schema

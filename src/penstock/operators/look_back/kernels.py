@@ -13,10 +13,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.algorithms.keyed_states.kernel import KeyedKernel, KeyedSpec, KeyedStates
+from penstock.algorithms.expressions.cells import Cell, is_true
+from penstock.algorithms.keyed_states.kernel import RANKED, KeyedKernel, KeyedSpec, KeyedStates, TreeSpec
+from penstock.algorithms.order_statistics.trees import OrderTree, float_word
+from penstock.algorithms.partials import Finish
 from penstock.algorithms.sliding.slide import States
+from penstock.ir.nodes import Reduction
 from penstock.loop.abi import NEED_SLOTS
-from penstock.loop.nodes import BOOL, I64, U64, Bitcast, Value, Var, const, maximum, minimum
+from penstock.loop.nodes import BOOL, F64, I64, U8, U64, Bitcast, Value, Var, const, maximum, minimum
 from penstock.types.windows import LookBack
 
 # Words of `marks`: free slot, slots used, oldest and newest slot of the queue, rows ever held, rows held and written of
@@ -50,6 +54,7 @@ class _LookBack(KeyedStates):
         self.states = self.memory("state")
         self.exact = all(monoid.take is not None for monoid in self.monoids)
         self.suffix = None if self.exact else self.memory("suffix")
+        self.trees = {spec: OrderTree(k, place) for place, spec in enumerate(self.spec.trees)}
 
     def kernel(self) -> KeyedKernel:
         k, newest = self.k, self.span.closed in ("right", "both")
@@ -107,12 +112,27 @@ class _LookBack(KeyedStates):
         k.store(self.number, slot, marks[NUMBER])
         k.store(marks, NUMBER, marks[NUMBER] + 1)
         self.store(self.alone_states, slot, self.alone(row))
+        for spec, tree in self.trees.items():
+            tree.set(slot, *self._tree_value(spec, row))
         self._link(slot, key)
         if self.span.rows is not None:
             with k.if_(self.held[key] > self.size):
                 self._evict(k.var("oldest", self.first[key]), key)
         k.set(row, row + 1)
         k.store(marks, HELD, row)
+
+    def _tree_value(self, spec: TreeSpec, row: Value) -> tuple[Value, Value]:
+        """The word of a row in a tree, and whether it has one."""
+        lowering, there = self.columns.lowering(row, self._fail), None
+        if spec.where is None:
+            cell = lowering.lower(spec.value)
+        else:
+            there = is_true(lowering.lower(spec.where))
+            with lowering.under(there):
+                cell = lowering.lower(spec.value)
+        known = const(True, BOOL) if cell.valid is None else cell.valid
+        word = float_word(self.k, cell.value) if spec.floats else cell.value.to(I64)
+        return word, known if there is None else there & known
 
     def _key(self, row: Value, leads: bool) -> Value:
         if not leads:
@@ -146,6 +166,8 @@ class _LookBack(KeyedStates):
         self.store(
             self.states, key, self.merged(self.load(self.states, key), self.load(self.alone_states, slot))
         )
+        for tree in self.trees.values():
+            tree.enter(slot, key)
 
     # -- rows that leave -------------------------------------------------------------------------------
 
@@ -174,6 +196,8 @@ class _LookBack(KeyedStates):
     def _evict(self, slot: Value, key: Value) -> None:
         """Take the oldest row of a key out of its aggregate, and release its slot."""
         k = self.k
+        for tree in self.trees.values():
+            tree.leave(slot, key)
         if self.exact:
             rest = self.without(self.load(self.states, key), self.load(self.alone_states, slot))
             self.store(self.states, key, rest)
@@ -213,9 +237,30 @@ class _LookBack(KeyedStates):
         with k.if_(self.held[key].eq(0)):
             self.clear(self.states, key)
             k.store(self.middle, key, NONE)
-        self.write(row, self._total(key))
+        self._write_results(row, key)
         k.set(row, row + 1)
         k.store(self.marks, WRITTEN, row)
+
+    def _write_results(self, row: Value, key: Value) -> None:
+        """Write the aggregates of a key as the results of a row."""
+        if not self.trees:
+            self.write(row, self._total(key))
+            return
+        k, spec = self.k, self.spec
+        finish = Finish(k, spec.partials, self._total(key), spec.may_be_null, self._fail)
+        for reduction, dtype, (values, valid) in zip(spec.reductions, spec.types, self.results, strict=True):
+            ranked = reduction.function in RANKED
+            cell = self._ranked(reduction, key) if ranked else finish.cell(reduction, dtype)
+            k.store(values, row, cell.value.to(values.type))
+            k.store(valid, row, const(1, U8) if cell.valid is None else cell.valid.to(U8))
+
+    def _ranked(self, reduction: Reduction, key: Value) -> Cell:
+        tree = self.trees[self.spec.tree_of(reduction)]
+        if reduction.function == "count_distinct":
+            return Cell(tree.distinct(key), None)
+        fraction = dict(reduction.options).get("q", 0.5)
+        assert isinstance(fraction, int | float)
+        return Cell(*tree.quantile(key, const(float(fraction), F64)))
 
     def _total(self, key: Value) -> States:
         states = self.load(self.states, key)
