@@ -27,9 +27,9 @@ from penstock.loop.nodes import (
 )
 
 NONE = -1
-SLOT_WORDS = {"word": 0, "there": 0, "left": NONE, "right": NONE, "parent": NONE, "size": 0}
-KEY_WORDS = {"root": NONE, "distinct": 0}
-SAVED_WORDS = ("word", "there")
+TREE_SLOTS = {"word": 0, "there": 0, "left": NONE, "right": NONE, "parent": NONE, "size": 0}
+TREE_KEYS = {"root": NONE, "distinct": 0}
+TREE_SAVED = ("word", "there")
 _NAN = 0x7FF8 << 48
 _MAGNITUDE = (1 << 63) - 1
 _MIX = (-0x61C8864680B583EB, -0x4B47D0C5A20E2F0B)  # odd numbers with evenly spread bits
@@ -51,8 +51,8 @@ class OrderTree:
 
     def __post_init__(self) -> None:
         declare: Callable[[str], Buffer] = lambda word: self.k.buffer(tree_word(self.place, word), I64)  # noqa: E731
-        self.slots = {word: declare(word) for word in SLOT_WORDS}
-        self.keys = {word: declare(word) for word in KEY_WORDS}
+        self.slots = {word: declare(word) for word in TREE_SLOTS}
+        self.keys = {word: declare(word) for word in TREE_KEYS}
 
     # -- values ----------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algorithms.keyed_states.table import KeyedProgram, KeyedTable
-from penstock.algorithms.order_statistics.trees import KEY_WORDS, SAVED_WORDS, SLOT_WORDS, tree_word
+from penstock.algorithms.order_statistics.trees import TREE_KEYS, TREE_SAVED, TREE_SLOTS, tree_word
 from penstock.algorithms.sort.sorting import Sorter
 from penstock.algorithms.sorted_partitions.rows_ahead import OrderedArrivals
 from penstock.runtime.buffers import indices
@@ -48,8 +48,8 @@ class LookBackRows:
 
     def __post_init__(self) -> None:
         trees = range(self.program.trees)
-        keys = {tree_word(place, name): word for place in trees for name, word in KEY_WORDS.items()}
-        slots = {tree_word(place, name): word for place in trees for name, word in SLOT_WORDS.items()}
+        keys = {tree_word(place, name): word for place in trees for name, word in TREE_KEYS.items()}
+        slots = {tree_word(place, name): word for place in trees for name, word in TREE_SLOTS.items()}
         words = {**LOOK_BACK_KEYS, **keys}, {**LOOK_BACK_SLOTS, **slots}
         self.table = KeyedTable(self.program, *words, (STATE,), (ALONE, SUFFIX))
         self.marks = np.array([NONE, 0, NONE, NONE, 0, 0, 0])
@@ -87,7 +87,7 @@ class LookBackRows:
 
     def _saved_words(self) -> list[str]:
         """The names of the values of held rows in trees; the trees themselves are not saved."""
-        return [tree_word(place, name) for place in range(self.program.trees) for name in SAVED_WORDS]
+        return [tree_word(place, name) for place in range(self.program.trees) for name in TREE_SAVED]
 
     def load(self, saved: pa.Table, watermark: int, nothing: pa.RecordBatch) -> None:
         """Restore saved rows; `nothing` is a batch without rows."""
