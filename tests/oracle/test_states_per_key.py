@@ -184,7 +184,7 @@ WINDOWS: dict[str, Callable[[Program, Any], Any]] = {
     "last rows without the row": _look_back(pk.rows, "left", _floats),
     "span of all values": _look_back(lambda gap: gap, "right", _ranked),
     "last rows of all values": _look_back(pk.rows, "left", _ranked),
-    "several spans of all values": _look_back(lambda gap: [gap, 2 * gap, pk.rows(gap)], "both", _ranked),
+    "several spans of all values": _look_back(lambda gap: [gap, 2 * gap, pk.rows(gap)], "left", _ranked),
     "several spans": _look_back(lambda gap: [gap, gap + 5, pk.rows(3)], "right", _subtracted),
     "several spans of floats": _look_back(lambda gap: [pk.rows(gap), 2 * gap], "left", _floats),
     **ROWS,
