@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.live.applications import application_cases
-from benchmarks.live.builds import workers_of
+from benchmarks.live.builds import Worker, workers_of
 from benchmarks.live.feed import Feed
 from benchmarks.live.holding import holding_cases
 from benchmarks.live.peers import Opened, PeerRun, run_peers
@@ -21,7 +21,16 @@ from benchmarks.live.peers.spark import open_spark
 from benchmarks.live.points import Point
 from benchmarks.live.queries import QUERIES
 from benchmarks.live.report import document_of, print_report
-from benchmarks.live.suite import BUFFERS, QUICK_BUFFERS, VARIANTS, Contender, LiveOptions, run_live
+from benchmarks.live.suite import (
+    BUFFERS,
+    QUICK_BUFFERS,
+    VARIANTS,
+    Contender,
+    LiveOptions,
+    Report,
+    add_throughput,
+    latencies,
+)
 from benchmarks.report import save_json
 from benchmarks.run import parse_counts, parse_threads, print_machine
 from penstock.calibration.machine import facts
@@ -59,7 +68,7 @@ class LiveRequest:
 def run_live_suite(request: LiveRequest) -> None:
     """Run the suite, print the results, and save them if requested."""
     console, options = Console(), options_of(request)
-    peers = peers_of(request)
+    peers_of(request)  # a mistake in a flag is found at once
     machine = facts() | {"compiler": "no C++ takes part"}
     print_machine(console, machine)
     with console.status("starting") as status, workers_of(request.baseline) as workers:
@@ -67,14 +76,11 @@ def run_live_suite(request: LiveRequest) -> None:
             console.print(
                 f"{worker.build.name}: {worker.version}, pushes by {', '.join(worker.ways)}", style="dim"
             )
-        report = run_live(options, workers, status.update)
-        if request.applications:
-            report.cases += application_cases(options, status.update)
-        if request.held:
-            report.cases += holding_cases(status.update)
-        run = PeerRun(peers, max(options.threads), options.rows)
-        ours = Contender(workers[0], Point("", Feed(), 0, max(options.threads)))
-        run_peers(report, run, options, ours, status.update)
+        report = Report()
+        try:
+            measure(report, request, options, workers, status.update)
+        except KeyboardInterrupt:
+            console.print("interrupted; this is what had been measured", style="yellow")
     print_report(console, report)
     document = document_of(report, datetime.now(UTC).isoformat(timespec="seconds"), machine)
     if request.json is not None:
@@ -83,6 +89,26 @@ def run_live_suite(request: LiveRequest) -> None:
         from benchmarks.live.report import save_live_plot  # noqa: PLC0415 - matplotlib may be absent
 
         save_live_plot(request.plot, document)
+
+
+def measure(
+    report: Report,
+    request: LiveRequest,
+    options: LiveOptions,
+    workers: Sequence[Worker],
+    progress: Callable[[str], None],
+) -> None:
+    """Add to the report all that the request asks for: peers before latency, which takes longest."""
+    add_throughput(report, options, workers, progress)
+    if request.applications:
+        report.cases += application_cases(options, progress)
+    if request.held:
+        report.cases += holding_cases(progress)
+    run = PeerRun(peers_of(request), max(options.threads), options.rows)
+    ours = Contender(workers[0], Point("", Feed(), 0, max(options.threads)))
+    run_peers(report, run, options, ours, progress)
+    if options.latency:
+        report.latencies += latencies(report.cases, options, workers, progress)
 
 
 def peers_of(request: LiveRequest) -> Sequence[Callable[[], Opened]]:

@@ -80,14 +80,21 @@ class Report:
 def run_live(options: LiveOptions, workers: Sequence[Worker], progress: Progress) -> Report:
     """Measure throughput at all points, then latency over uniform keys."""
     report = Report()
+    add_throughput(report, options, workers, progress)
+    if options.latency:
+        report.latencies += latencies(report.cases, options, workers, progress)
+    return report
+
+
+def add_throughput(
+    report: Report, options: LiveOptions, workers: Sequence[Worker], progress: Progress
+) -> None:
+    """Measure throughput at all points."""
     for variant in options.variants:
         for query in options.queries:
             for buffer in options.buffers:
                 progress(f"{query}, {variant}, buffers of {buffer:,}")
                 report.cases.append(throughput_case(query, variant, buffer, options, workers))
-    if options.latency:
-        report.latencies += latencies(report.cases, options, workers, progress)
-    return report
 
 
 def sized(feed: Feed, buffer: int, options: LiveOptions) -> Feed:
