@@ -25,8 +25,9 @@ SHOWN_SHARE = 0.8
 def print_report(console: Console, report: Report) -> None:
     """Print a table of speeds for each query and variant, then latencies, then the figures with targets."""
     print_cases(console, report.cases)
-    for query, found in groupby(report.latencies, key=lambda latency: latency.query):
-        console.print(latency_table(query, list(found)))
+    for query in dict.fromkeys(latency.query for latency in report.latencies):
+        found = [latency for latency in report.latencies if latency.query == query]
+        console.print(latency_table(query, found))
     figures = [*summary(report.cases), *report.figures]
     if figures:
         console.print(figure_table(figures))
@@ -83,9 +84,10 @@ def throughput_panels(document: Document) -> Iterator[Draw]:
 
 def latency_panels(document: Document) -> Iterator[Draw]:
     """Yield a panel for each query: median and p99 at the highest share of the peak."""
-    for query, found in groupby(document["latencies"], key=lambda row: str(row["query"])):
-        shown = [row for row in found if row["share"] == SHOWN_SHARE and row["seconds"]]
-        yield partial(draw_latency, query=query, found=shown)
+    rows = document["latencies"]
+    shown = [row for row in rows if row["share"] == SHOWN_SHARE and row["seconds"]]
+    for query in dict.fromkeys(str(row["query"]) for row in shown):
+        yield partial(draw_latency, query=query, found=[row for row in shown if row["query"] == query])
 
 
 def draw_latency(axis: Any, query: str, found: Sequence[Document]) -> None:

@@ -201,9 +201,9 @@ class NativeQueue:
         """Compute results while the loop goes on; nothing else of the query may be called meanwhile."""
         return self._direct.session.depart(self._direct, departure)
 
-    def watch(self) -> None:
-        """Wait, without the interpreter's lock and not for long, until the loop stops or the ring has room."""
-        self.ring.functions.watch(self.ring.start, _LONGEST_WATCH)
+    def watch(self) -> bool:
+        """Wait, without the interpreter's lock and not for long, until the loop stops or the ring has room, and return whether it has."""
+        return bool(self.ring.functions.watch(self.ring.start, _LONGEST_WATCH))
 
     def clear(self) -> int:
         """Drop what waits; return the number of rows."""

@@ -133,7 +133,8 @@ class NativeRunner:
         """While the ring is full, wait for the loop to stop, and do what it stopped for. Takes the lock of the run."""
         worker, queue = self._worker, self.queue
         while queue.running and not (worker.room() or worker.glutted or worker.runs_here):
-            queue.watch()
+            if queue.watch():
+                return  # what waits behind the ring may still be too much
             if queue.needs_help:
                 self.help()
 
