@@ -115,7 +115,7 @@ class BackgroundWorker:
                 timeout = None
             elif self.runner is None:
                 if self.waits_natively or (self.queue and (self.closing or self._is_due())):
-                    if self.closing or not self.glutted:
+                    if not self.glutted:
                         return
                     timeout = None  # until results are taken
                 elif self.queue:
@@ -321,8 +321,8 @@ class BackgroundWorker:
 
     @property
     def glutted(self) -> bool:
-        """Whether so many results wait that no task is begun until some are taken."""
-        return self.result_rows >= max(self.queue_rows, WAITING_RESULT_ROWS)
+        """Whether so many results wait that no task is begun until some are taken; a run that ends processes all."""
+        return not self.closing and self.result_rows >= max(self.queue_rows, WAITING_RESULT_ROWS)
 
     def quiet(self) -> bool:
         """Whether everything pushed has been processed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.api.ingress import sifted
-from penstock.api.source_options import warn_of_malformed_rows
+from penstock.api.source_options import malformed_rows_warning, outside_level
 from penstock.api.stream import Stream
-from penstock.errors import BindingError, EngineError, UnsupportedError
+from penstock.errors import BindingError, EngineError, MalformedRowsWarning, UnsupportedError
 from penstock.plan.nodes import Source
 from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
@@ -48,7 +49,8 @@ def collect(
             batches += session.push(source.name, *group)
     batches += session.finish()
     session.metrics.spilled_bytes += 0 if budget is None else budget.spilled
-    warn_of_malformed_rows(stream.named.sources, session.metrics.malformed)
+    if message := malformed_rows_warning(stream.named.sources, session.metrics.malformed):
+        warnings.warn(message, MalformedRowsWarning, outside_level())
     if metrics is not None:
         metrics.update(session.metrics)
     return pa.Table.from_batches(batches, schema=compiled.schema), session.metrics

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial, wraps
 from types import TracebackType
@@ -15,9 +16,9 @@ from penstock.api.execute import as_bound, engine_of, fill_tables, named_binding
 from penstock.api.ingress import Ingress, following
 from penstock.api.literals import whole
 from penstock.api.saving import Savable, as_state
-from penstock.api.source_options import instant, warn_of_late_rows, warn_of_malformed_rows
+from penstock.api.source_options import instant, late_rows_warning, malformed_rows_warning, outside_level
 from penstock.api.writer import Block, Writer, writable
-from penstock.errors import BindingError, StateError
+from penstock.errors import BindingError, LateRowsWarning, MalformedRowsWarning, StateError
 from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import SharedStep
 from penstock.runtime.metrics import StateSize, measure_of
@@ -98,7 +99,7 @@ class Live(Savable):
         }
         self._histories: dict[str, Backfill] = {}
         self._owed: list[pa.RecordBatch] = []
-        self._warned = self._warned_of_malformed = False
+        self._unwarned: dict[type[UserWarning], bool] = {LateRowsWarning: True, MalformedRowsWarning: True}
         self._sole = next(iter(self._ingresses.values())) if len(self._ingresses) == 1 else None
         self._timed = any(source.edges.moves_with_clock for source in self._sources.values())
         self.metrics.measure = measure_of(ref(self))
@@ -245,18 +246,19 @@ class Live(Savable):
     def warn(self) -> None:
         """Warn once of late rows, and once of malformed rows, on streams without options for them."""
         metrics = self._session.metrics
-        if metrics.late or metrics.malformed:
+        if self._unwarned and (metrics.late or metrics.malformed):
             self._warn_of_dropped_rows()
 
     def _warn_of_dropped_rows(self) -> None:
         metrics, sources = self._session.metrics, self._sources.values()
-        # Set before: a warning may be an error, and is issued once all the same.
-        if not self._warned and metrics.late:
-            self._warned = True
-            self._warned = warn_of_late_rows(sources, self._session.late_count, metrics.read)
-        if not self._warned_of_malformed and metrics.malformed:
-            self._warned_of_malformed = True
-            self._warned_of_malformed = warn_of_malformed_rows(sources, metrics.malformed)
+        for category in tuple(self._unwarned):
+            if category is LateRowsWarning:
+                message = late_rows_warning(sources, self._session.late_count, metrics.read)
+            else:
+                message = malformed_rows_warning(sources, metrics.malformed)
+            # Removed before: of two threads one warns, and a warning that is an error is issued once, too.
+            if message is not None and self._unwarned.pop(category, False):
+                warnings.warn(message, category, outside_level())
 
     def _push(self, name: str, data: Any) -> list[pa.RecordBatch]:
         ingress, history, now = self._ingresses[name], self._histories.get(name), self._now()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -18,8 +17,6 @@ from penstock.api.literals import literal, shown
 from penstock.errors import (
     DurationError,
     ExpressionTypeError,
-    LateRowsWarning,
-    MalformedRowsWarning,
     SchemaMismatchError,
     WindowError,
 )
@@ -128,26 +125,22 @@ def late_rows_message(late: Mapping[str, int], read: int) -> str:
     )
 
 
-def warn_of_malformed_rows(sources: Iterable[Source], malformed: int) -> bool:
-    """Warn if malformed rows of a stream without `on_bad` were dropped; return whether a warning was issued."""
+def malformed_rows_warning(sources: Iterable[Source], malformed: int) -> str | None:
+    """Return what to warn of if malformed rows of a stream without `on_bad` were dropped."""
     unsaid = [source.name for source in sources if not source.edges.on_bad_given]
     if not malformed or not unsaid:
-        return False
-    message = (
+        return None
+    return (
         f"{malformed} malformed rows were dropped (streams: {', '.join(map(str, unsaid))}); say on_bad='drop' to "
         "accept that, on_bad='fail' for an error that names the first, or on_bad='quarantine' to keep them"
     )
-    warnings.warn(message, MalformedRowsWarning, outside_level())
-    return True
 
 
-def warn_of_late_rows(sources: Iterable[Source], late_count: Callable[[str], int], read: int) -> bool:
-    """Warn of late rows of streams without options for them; return whether there are any."""
+def late_rows_warning(sources: Iterable[Source], late_count: Callable[[str], int], read: int) -> str | None:
+    """Return what to warn of if streams without options for late rows had some."""
     unsaid = [source.name for source in sources if not source.edges.expects_late_rows]
     late = {name: count for name in unsaid if (count := late_count(name))}
-    if late:
-        warnings.warn(late_rows_message(late, read), LateRowsWarning, outside_level())
-    return bool(late)
+    return late_rows_message(late, read) if late else None
 
 
 def outside_level() -> int:

@@ -128,7 +128,7 @@ def run_task(compiled: Compiled, tables: Named, memory: TaskMemory, zone: str | 
     made = cut(compiled, {})
     senders = {name: Query.of(sender.plan) for name, sender in made.senders.items()}
     stored = Query.of(made.behind, shipped(made.behind), tables, memory)
-    return RunTask(stored, zone, regular=Regular(query, senders))
+    return RunTask(stored, zone, regular=RegularSlices(query, senders))
 
 
 # --- running ------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class RunTask:
     query: Query
     zone: str | None
     ordered: bool = False
-    regular: Regular | None = None
+    regular: RegularSlices | None = None
 
     @property
     def given(self) -> Query:
@@ -177,7 +177,7 @@ class RunTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Regular:
+class RegularSlices:
     """Rows of regular time for a query that reads times from columns: `query` as it was given, and what adds the columns.
 
     Signals over regular time are evaluated by positions from the first row of a stream on, and a slice has other rows.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 # Sampled pieces of files, spread evenly; the times between are taken to be distributed alike.
-PIECES = 32
+SAMPLED_PIECES = 32
 # Points that stand for the times of all rows.
 POINTS = 1 << 14
 # A range is at least this many halos long, so that at most half as many rows again are copied.
@@ -123,7 +123,7 @@ def times_in_files(pieces: Sequence[Piece], sources: Mapping[str, Source]) -> It
     """
     held = [piece for piece in pieces if piece.fragment.rows != 0]
     rows = sum(piece.fragment.rows or 1 for piece in held)
-    every = max(len(held) // PIECES, 1)
+    every = max(len(held) // SAMPLED_PIECES, 1)
     shape = np.linspace(0, 1, 16)
     for place, piece in enumerate(held):
         count = -(-POINTS * (piece.fragment.rows or 1) // rows)

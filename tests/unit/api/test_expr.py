@@ -91,7 +91,7 @@ def test_a_python_value_becomes_a_literal_of_its_type(value, physical, dtype):
     "value",
     [
         object(),
-        Decimal(1),
+        Decimal("NaN"),
         b"x",
         [1],
         {"a": 1},

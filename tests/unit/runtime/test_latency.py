@@ -84,7 +84,7 @@ def test_prometheus_text_has_every_metric_once_and_no_value_of_a_row() -> None:
         names.append(line.rsplit(" ", 1)[0])
     assert len(names) == len(set(names))
     declared = [line.split()[2] for line in lines if line.startswith("# TYPE")]
-    assert len(declared) == len(set(declared)) == 12
+    assert len(declared) == len(set(declared)) == 13
     assert 'penstock_rows_read_total{query="a \\"quoted\\"\\nname\\\\"} 25' in lines
 
 

@@ -37,9 +37,10 @@ def keyed_look_back(
     """Return the constructor of the stage of look-backs."""
     states = _states(op, node, given, kernel_factory)
     places = [places for span in range(len(op.spans)) if (places := _places(op, span))]
+    keys = [given.schema.field(name) for name in op.keys]
     sort = sorter(kernel_factory)
     return lambda context: IncrementalLookBack(
-        states, places, node.schema, given.schema, given.clock, sort, context.metrics
+        states, places, keys, node.schema, given.schema, given.clock, sort, context.metrics
     )
 
 

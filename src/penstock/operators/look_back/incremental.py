@@ -117,6 +117,7 @@ class IncrementalLookBack:
 
     programs: Sequence[LookBackProgram]
     places: Sequence[Sequence[int]]
+    keys: Sequence[pa.Field]
     schema: pa.Schema
     rows: pa.Schema
     time: Time
@@ -154,7 +155,7 @@ class IncrementalLookBack:
 
     def save(self) -> Mapping[str, StateTable]:
         held = {name: span.save() for name, span in zip(self._names, self.spans, strict=True)}
-        return {**self.ahead.save(self.programs[0].keys), **held}
+        return {**self.ahead.save(self.keys), **held}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         self.ahead.load(tables)

@@ -81,6 +81,7 @@ class CompiledRows:
         )
         self.result = tuple(self._result(field, name) for field, name in zip(op.fields, passing, strict=True))
         self.filters = where is not None
+        self.computes = self.filters or bool(self._computed)
         self.interned = frozenset(field.name for field in host.schema if pa.types.is_dictionary(field.type))
         self.texts = kernel_factory.texts
         self.prepare = preparation(host, time, uses_of([where], *(field.expr for field in op.fields)))
@@ -107,7 +108,7 @@ class CompiledRows:
         return ResultColumn(field.name, dtype, "row", source=passing)
 
     def rows(self, nullable: frozenset[str]) -> OutputCall | None:
-        if self._where is None and not self._computed:
+        if not self.computes:
             return None
         return self._variants.get(nullable)
 

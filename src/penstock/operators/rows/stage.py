@@ -40,11 +40,12 @@ class RowsProgram(Protocol):
     schema: pa.Schema
     result: tuple[ResultColumn, ...]
     filters: bool
+    computes: bool  # there is a kernel: rows are filtered or columns computed
 
     def prepare(self, batch: pa.RecordBatch, first_row: int, /) -> pa.RecordBatch: ...
 
     def rows(self, nullable: frozenset[str]) -> OutputCall | None:
-        """The kernel, or None if nothing is computed or filtered."""
+        """The kernel, or None if it `computes` nothing."""
 
 
 # Fewer rows are computed in less time than it takes to pass them to another thread.
@@ -225,7 +226,7 @@ class RowsStage:
 
     def _computed(self, timed_batch: TimedBatch) -> TimedBatch:
         batch = self.program.prepare(timed_batch.batch, timed_batch.first_row)
-        if self.program.rows(self.nullable) is None:
+        if not self.program.computes:
             projected = self._projected(batch, timed_batch)
             known = self._projection
             self._selects = batch is timed_batch.batch and known is not None and known[1] is not None

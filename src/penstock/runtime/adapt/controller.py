@@ -97,7 +97,7 @@ LIMITS: dict[str, Limit] = {
 
 
 @dataclass(slots=True)
-class Reading:
+class SensorReading:
     """The moving mean of one sensor, and its noise: the mean deviation."""
 
     mean: float = 0.0
@@ -132,7 +132,7 @@ class Sensor:
     """The readings of one operator, by name; `tasks` were measured since the last change."""
 
     tasks: int = 0
-    readings: dict[str, Reading] = field(default_factory=dict)
+    readings: dict[str, SensorReading] = field(default_factory=dict)
 
     @property
     def cost(self) -> float:
@@ -168,8 +168,8 @@ class Sensor:
             self._reading(name).follow(value)
         return True
 
-    def _reading(self, name: str) -> Reading:
-        return self.readings.setdefault(name, Reading())
+    def _reading(self, name: str) -> SensorReading:
+        return self.readings.setdefault(name, SensorReading())
 
     def note(self, name: str, value: float) -> None:
         """Follow a sensor that is read now and then, not with each task."""

@@ -29,13 +29,20 @@ def batches() -> list[pa.RecordBatch]:
     return found
 
 
+def tables(live: Any) -> list[Any]:
+    """The tables of states per key of an open query's stages."""
+    stages = live._session._stages.values()
+    holders = [holder for stage in stages for holder in getattr(stage, "spans", [stage])]
+    return [holder.table for holder in holders if hasattr(holder, "table")]
+
+
 @pytest.mark.parametrize("name", QUERIES)
 def test_keys_without_a_state_are_forgotten(name: str) -> None:
     query = QUERIES[name]
     live, made, most = query.open(), [], 0
     for batch in batches():
         made += live.push(batch)
-        (table,) = (stage.table for stage in live._session._stages.values() if hasattr(stage, "table"))
+        (table,) = tables(live)
         most = max(most, len(table.directory))
         assert len(table.directory.interners["k"]) == len(table.directory)
     made += live.finish()
