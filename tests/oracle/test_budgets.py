@@ -193,3 +193,17 @@ def test_a_memory_that_is_none_is_refused(memory: object) -> None:
         return
     with pytest.raises(pk.EngineError, match="memory"):
         pk.Engine(memory=memory)  # type: ignore[arg-type]
+
+
+def test_rows_that_no_watermark_passes_are_spilled_however_often_it_moves() -> None:
+    """Each watermark sorts what is in memory: that counts towards the share too."""
+    schema = pa.schema({"t": pa.int64()})
+    budget = Budget(1 << 20, strict=False)
+    runs = SortedRuns(schema, lambda rows: rows.column("t").to_numpy(), budget, share=8_000)
+    for number in range(100):
+        runs.add(pa.record_batch({"t": np.arange(100) * 100 + number + 1}))
+        assert list(runs.take(1)) == []  # the watermark of a file whose next piece begins as early
+        assert list(runs.take(2)) == [] or number == 0
+    assert budget.spilled > 50_000
+    taken = pa.Table.from_batches(list(runs.take(END_OF_TIME)), schema)["t"].to_numpy()
+    assert len(taken) == 9_999 and (np.diff(taken) > 0).all()

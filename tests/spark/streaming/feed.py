@@ -60,12 +60,17 @@ class Feed:
     def run(self, spark: Any, name: str, scanned: bool = False) -> Any:
         """Run a query over what is there, to its end.
 
-        Before Spark 4.2 our sources are read in one batch, and after a crash that is the batch which comes again.
+        Before Spark 4.2 a start reads one batch of our sources, and after a crash that is the batch which comes again.
         """
-        for _ in range(1 if PASSES_START or not scanned else 2):
+        while True:
+            before = self._commits()
             started = self.start(self.query(spark, name, scanned).to_spark(spark))
             started.awaitTermination()
-        return started
+            if PASSES_START or not scanned or started.exception() is not None or self._commits() == before:
+                return started
+
+    def _commits(self) -> set[str]:
+        return {path.name for path in (self.checkpoint / "commits").glob("[0-9]*")}
 
     def result(self, schema: pa.Schema) -> pa.Table:
         """Give all rows of the table, in our types."""

@@ -158,12 +158,17 @@ class SortedRuns:
     _loose_bytes: int = field(init=False, default=0)
     _files: list[_Head] = field(init=False, default_factory=list)
     _memory: _Head | None = field(init=False, default=None)  # the youngest rows, sorted
+    _first: int = field(init=False, default=END_OF_TIME)  # no row is earlier
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows, which have times; write a run if too many are in memory."""
+        if not batch.num_rows:
+            return
         self._loose.append(batch)
         self._loose_bytes += batch.nbytes
-        if self._loose_bytes > self.share:
+        self._first = min(self._first, int(self.times_of(batch).min()))
+        sorted_bytes = 0 if self._memory is None else self._memory.rows.nbytes
+        if self._loose_bytes + sorted_bytes > self.share:
             self._spill()
 
     def oldest(self) -> int:
@@ -175,6 +180,9 @@ class SortedRuns:
 
     def take(self, before: int) -> Iterator[pa.RecordBatch]:
         """Remove the rows before a time and yield them in time order; END_OF_TIME takes all."""
+        if before <= self._first and before != END_OF_TIME:  # nothing to sort yet
+            return
+        self._first = before
         self._memory = self._in_memory()
         yield from self._merged(self._heads(), before)
         self._files = [head for head in self._files if not head.empty]
