@@ -24,7 +24,7 @@ from penstock.ir import nodes as jn
 from penstock.physical import choose_join, choose_signals, choose_window, watermark_rules
 from penstock.physical import nodes as ph
 from penstock.physical.choose_window import (
-    STATES,
+    HELD_STATES,
     AlgorithmChoice,
     choices,
     keyed_states,
@@ -242,7 +242,7 @@ class _Builder:
             held.taken,  # type: ignore[arg-type]
         )
         kept = _kept(held, chosen) if may_hold_states(body) else choose_window.algorithms(chosen)
-        grouping = () if held.taken == STATES else (choose_window.grouping(self._obstacle(body)),)
+        grouping = () if held.taken == HELD_STATES else (choose_window.grouping(self._obstacle(body)),)
         choices = (*grouping, *kept)
         return _node(result, (made.ready.name,), op, watermark_rules.of_windows(body), choices)
 
@@ -396,7 +396,7 @@ def _leaves_time_out(body: ir.Body, source: ir.Object, made: SplitWindow) -> boo
 
 def _kept(held: ph.Choice, chosen: tuple[AlgorithmChoice, ...]) -> tuple[ph.Choice, ...]:
     """The choice of what is held, and the algorithms over rows if those are."""
-    return (held,) if held.taken == STATES else (held, *choose_window.algorithms(chosen))
+    return (held,) if held.taken == HELD_STATES else (held, *choose_window.algorithms(chosen))
 
 
 def _first_order(where: ex.Expr | None, schema: pa.Schema) -> ph.FilterOrder | None:

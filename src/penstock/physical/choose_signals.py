@@ -14,7 +14,7 @@ from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.scope import NO_END, is_lenient
 from penstock.loop.numbers import machine_type
 from penstock.physical import nodes as ph
-from penstock.physical.choose_window import ROWS, STATES, AlgorithmChoice, over_samples
+from penstock.physical.choose_window import HELD_ROWS, HELD_STATES, AlgorithmChoice, over_samples
 
 
 def reductions_of(this: temporal.Object) -> tuple[temporal.WindowReduction, ...]:
@@ -63,9 +63,11 @@ def held(program: temporal.Program, obstacle: str | None, aggregator: str | None
     found = found or event_obstacle(program)
     if found is not None:
         reason = "each push computes values from all samples that they depend on"
-        return ph.Choice("held", ROWS, reason, (ph.Rejected(STATES, found),))
+        return ph.Choice("held", HELD_ROWS, reason, (ph.Rejected(HELD_STATES, found),))
     reason = "values change from event to event: a push costs its samples and the events that pass"
-    return ph.Choice("held", STATES, reason, (ph.Rejected(ROWS, "each push would read every sample held"),))
+    return ph.Choice(
+        "held", HELD_STATES, reason, (ph.Rejected(HELD_ROWS, "each push would read every sample held"),)
+    )
 
 
 def event_obstacle(program: temporal.Program) -> str | None:

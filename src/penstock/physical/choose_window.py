@@ -269,9 +269,9 @@ def reductions_over_columns(
     )
 
 
-STATES: Held = "states per key"
+HELD_STATES: Held = "states per key"
 LISTS: Held = "lists of rows per key"
-ROWS: Held = "rows"
+HELD_ROWS: Held = "rows"
 ROWS_PER_KEY = 128  # measured: with 100 of 1 M rows for each key both take as long, with 10 rows take a fifth
 # Threads share sorted partitions, but not the states of a key: from three on, sorting is faster (measured with two).
 FEW_THREADS = 2
@@ -295,10 +295,10 @@ def keyed_states(
         reason = (
             "a window reads its own rows alone: a push costs its rows and those of the windows it completes"
         )
-        rejected = Rejected(STATES, obstacle), Rejected(ROWS, "each push would read every row held")
+        rejected = Rejected(HELD_STATES, obstacle), Rejected(HELD_ROWS, "each push would read every row held")
         return Choice("held", LISTS, reason, rejected)
     if obstacle is not None:
-        return Choice("held", ROWS, "windows read their rows", (Rejected(STATES, obstacle),))
+        return Choice("held", HELD_ROWS, "windows read their rows", (Rejected(HELD_STATES, obstacle),))
     if mode == "bounded":
         few = Assumption(
             f"the engine has at most {FEW_THREADS} threads", "sorted partitions, which threads share"
@@ -307,13 +307,13 @@ def keyed_states(
         reason = "rows enter and leave the sums of their key in order of time, which needs no sorting by key"
         return Choice(
             "held",
-            STATES,
+            HELD_STATES,
             reason,
-            (Rejected(ROWS, "they are sorted by key, and results by time"),),
+            (Rejected(HELD_ROWS, "they are sorted by key, and results by time"),),
             (few, many),
         )
     reason = "states of a fixed size per key: a push costs its rows and what they complete"
-    return Choice("held", STATES, reason, (Rejected(ROWS, "each push would read every row held"),))
+    return Choice("held", HELD_STATES, reason, (Rejected(HELD_ROWS, "each push would read every row held"),))
 
 
 def held_for(rows: int, sampled: int, distinct: int) -> tuple[Held, str]:
@@ -326,14 +326,14 @@ def held_for(rows: int, sampled: int, distinct: int) -> tuple[Held, str]:
     ('states per key', 'rows')
     """
     if distinct <= 1:
-        return ROWS, "the rows have one key: in order of time, they are sorted"
+        return HELD_ROWS, "the rows have one key: in order of time, they are sorted"
     most = rows / ROWS_PER_KEY
     if distinct > most * (1 - exp(-sampled / most)):  # as many as a sample has of so many keys
         return (
-            ROWS,
+            HELD_ROWS,
             f"a sample of {sampled:,} rows has {distinct:,} keys: fewer than {ROWS_PER_KEY} rows for each",
         )
-    return STATES, f"a sample of {sampled:,} rows has {distinct:,} keys: their states stay in the caches"
+    return HELD_STATES, f"a sample of {sampled:,} rows has {distinct:,} keys: their states stay in the caches"
 
 
 def revised(node: Node, held: Held, why: str) -> Node:

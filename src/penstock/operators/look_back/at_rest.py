@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.physical import nodes as ph
-from penstock.physical.choose_window import STATES, held_for, revised
+from penstock.physical.choose_window import HELD_STATES, held_for, revised
 from penstock.runtime.adapt.controller import Adaptation, record
 from penstock.runtime.buffers import indices
 from penstock.runtime.stage import Stage, TimedBatch
@@ -29,7 +29,7 @@ class LookBackAtRest:
     node: ph.Node
     stages: Mapping[ph.Held, Callable[[], Stage]]
     adaptations: list[Adaptation]
-    held: ph.Held = STATES
+    held: ph.Held = HELD_STATES
     stage: Stage | None = field(init=False, default=None)
 
     @property

@@ -23,7 +23,7 @@ from penstock.operators.look_back.incremental import HOLDING, RESTORING, Increme
 from penstock.operators.look_back.kernels import keyed_kernel
 from penstock.operators.sorted_windows.stage import SortedWindowStage
 from penstock.physical import nodes as ph
-from penstock.physical.choose_window import FEW_THREADS, ROWS, STATES
+from penstock.physical.choose_window import FEW_THREADS, HELD_ROWS, HELD_STATES
 from penstock.physical.split_windows import columns_of, frame_reductions
 from penstock.runtime.kernels import Call
 from penstock.runtime.session import Context
@@ -80,7 +80,7 @@ def look_back(
 ) -> Callable[[Context], Stage]:
     """Return the constructor of a `LookBack` stage."""
     sorted_rows = _over_rows(op, node, given, kernel_factory)
-    if op.held != STATES:
+    if op.held != HELD_STATES:
         return sorted_rows
     incremental = keyed_look_back(op, node, given, kernel_factory)
 
@@ -89,15 +89,15 @@ def look_back(
             return incremental(context)
         engine = context.engine
         pinned = (engine.assume or {}).get("held")
-        if pinned == ROWS or (
+        if pinned == HELD_ROWS or (
             pinned is None and engine.workers > FEW_THREADS
         ):  # the assumption of the choice
             return sorted_rows(context)
         if pinned is not None or not engine.adaptive:
             return incremental(context)
         stages: dict[ph.Held, Callable[[], Stage]] = {
-            STATES: partial(incremental, context),
-            ROWS: partial(sorted_rows, context),
+            HELD_STATES: partial(incremental, context),
+            HELD_ROWS: partial(sorted_rows, context),
         }
         return LookBackAtRest(node, stages, context.metrics.adaptations)
 

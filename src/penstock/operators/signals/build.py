@@ -59,7 +59,7 @@ from penstock.operators.signals.stage import IntervalLayout, SignalStage, Taker
 from penstock.passes.fuse_signals import COUNTS_NONE
 from penstock.physical import nodes as ph
 from penstock.physical.choose_signals import reductions_of
-from penstock.physical.choose_window import STATES
+from penstock.physical.choose_window import HELD_STATES
 from penstock.physical.split_windows import read_from_columns
 from penstock.runtime.buffers import numpy_type
 from penstock.runtime.kernels import Call
@@ -113,7 +113,9 @@ class SignalProgram:
         return self.op.program
 
     def stage(self, context: Context) -> SignalStage | IncrementalSignals:
-        return self._incremental(context.metrics) if self.op.held == STATES else self.over_samples(context)
+        return (
+            self._incremental(context.metrics) if self.op.held == HELD_STATES else self.over_samples(context)
+        )
 
     def over_samples(self, context: Context) -> SignalStage:
         """Compute values from all samples that they depend on."""

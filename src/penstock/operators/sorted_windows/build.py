@@ -59,7 +59,7 @@ from penstock.operators.sorted_windows.session_lateness import SessionLateness
 from penstock.operators.sorted_windows.sessions import SessionFraming, SessionStage
 from penstock.operators.sorted_windows.stage import SortedWindowStage
 from penstock.physical import nodes as ph
-from penstock.physical.choose_window import LISTS, STATES
+from penstock.physical.choose_window import HELD_STATES, LISTS
 from penstock.physical.split_windows import columns_of, frame_reductions
 from penstock.runtime.session import Context
 from penstock.runtime.stage import Stage
@@ -120,7 +120,7 @@ def sorted_windows(
     op: ph.SortedWindows, node: ph.Node, given: ph.Node, kernel_factory: KernelFactory
 ) -> Callable[[Context], Stage]:
     """Return the constructor of a `SortedWindows` stage."""
-    if op.held == STATES:
+    if op.held == HELD_STATES:
         return keyed_windows(op, node, given, kernel_factory)
     columns, over = columns_of(op.reductions), reducers(op, given, kernel_factory)
     return _Build(op, node, given, kernel_factory, columns, over).stage

@@ -10,7 +10,7 @@ import pytest
 
 import penstock as pk
 from penstock.operators.look_back.at_rest import FEWEST_ROWS, SAMPLED_ROWS, distinct_keys
-from penstock.physical.choose_window import ROWS, STATES, held_for
+from penstock.physical.choose_window import HELD_ROWS, HELD_STATES, held_for
 from penstock.physical.show import show
 
 STREAM = pk.stream("rows", {"t": "int64", "k": "int64", "v": "int64"}, time="t")
@@ -34,14 +34,14 @@ def collected(query: pk.Stream, data: pa.Table, **engine: Any) -> tuple[pa.Table
 @pytest.mark.parametrize(
     ("total", "distinct", "expected"),
     [
-        (1_000_000, 1, ROWS),  # one key
-        (1_000_000, 2, STATES),
-        (1_000_000, 1_000, STATES),
-        (1_000_000, 3_900, ROWS),
-        (100_000, 700, STATES),
-        (100_000, 900, ROWS),
-        (100_000_000, 4_000, STATES),
-        (100_000_000, SAMPLED_ROWS, ROWS),
+        (1_000_000, 1, HELD_ROWS),  # one key
+        (1_000_000, 2, HELD_STATES),
+        (1_000_000, 1_000, HELD_STATES),
+        (1_000_000, 3_900, HELD_ROWS),
+        (100_000, 700, HELD_STATES),
+        (100_000, 900, HELD_ROWS),
+        (100_000_000, 4_000, HELD_STATES),
+        (100_000_000, SAMPLED_ROWS, HELD_ROWS),
     ],
 )
 def test_what_is_held_follows_the_rows_of_each_key(total: int, distinct: int, expected: str) -> None:
@@ -52,13 +52,18 @@ def test_what_is_held_follows_the_rows_of_each_key(total: int, distinct: int, ex
 
 @pytest.mark.parametrize(
     ("data", "expected"),
-    [(rows(1), [ROWS]), (rows(20), []), (rows(20_000), [ROWS]), (rows(20_000, FEWEST_ROWS - 1), [])],
+    [
+        (rows(1), [HELD_ROWS]),
+        (rows(20), []),
+        (rows(20_000), [HELD_ROWS]),
+        (rows(20_000, FEWEST_ROWS - 1), []),
+    ],
     ids=["one key", "few keys", "many keys", "few rows"],
 )
 def test_the_first_rows_decide_and_results_stay(data: pa.Table, expected: list[str]) -> None:
     found, held = collected(QUERY, data)
     assert held == expected
-    for other in (STATES, ROWS):
+    for other in (HELD_STATES, HELD_ROWS):
         assert collected(QUERY, data, assume={"held": other}) == (found, [])
     assert collected(QUERY, data, adaptive=False) == (found, [])
 
@@ -66,7 +71,7 @@ def test_the_first_rows_decide_and_results_stay(data: pa.Table, expected: list[s
 def test_without_keys_rows_are_in_order_already() -> None:
     query = STREAM.rolling(50).agg(total=pk.sum("v"))
     data = rows(5)
-    assert collected(query, data)[0] == collected(query, data, assume={"held": ROWS})[0]
+    assert collected(query, data)[0] == collected(query, data, assume={"held": HELD_ROWS})[0]
 
 
 def test_a_plan_says_what_may_happen_and_a_run_what_has() -> None:
