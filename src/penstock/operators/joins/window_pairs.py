@@ -35,6 +35,7 @@ from penstock.operators.joins.results import (
     parts_of,
 )
 from penstock.operators.joins.windows import Placed, WindowKind, WindowRows
+from penstock.runtime.buffers import values_view
 from penstock.runtime.metrics import ChosenAlgorithm, JoinMetrics
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
@@ -77,6 +78,7 @@ SMALLER = 16
 """How many times as many rows the larger side has, where it is reduced."""
 LEAST_REDUCED_ROWS = 4_096
 """Fewer rows are joined faster than they are reduced."""
+FEWEST_FLAGS = 1 << 16  # flags that always pay: they stay in a core's cache
 _REDUCIBLE = {"inner": (0, 1), "semi": (0, 1), "left": (1,), "anti": (1,), "right": (0,)}
 """The sides whose rows without a partner are in no result, by kind of join."""
 
@@ -110,9 +112,28 @@ def _with_partner(own: Rows, other: Rows, mine: Sequence[str], its: Sequence[str
         if not _is_looked_up(column, values):
             continue
         among = column if found is None else column.take(pa.array(found))
-        mask = _arrow().is_in(among, value_set=values.unique()).to_numpy(zero_copy_only=False)
+        mask = _occurring(among, values)
         found = np.flatnonzero(mask) if found is None else found[mask]
     return found
+
+
+def _occurring(column: pa.Array, values: pa.Array) -> np.ndarray:
+    """Which values of a column occur among others: by an array of flags if these are integers in a small range."""
+    own, other = (values_view(side) if _is_word(side) else None for side in (column, values))
+    if own is not None and other is not None and len(other):
+        least, most = int(other.min()), int(other.max())
+        if most - least < max(FEWEST_FLAGS, len(column)) and least > np.iinfo(np.int64).min:
+            flags = np.zeros(
+                most - least + 3, np.bool_
+            )  # the first and the last stand for all values outside
+            flags[other - (least - 1)] = True
+            return flags.take(own - (least - 1), mode="clip")  # differences may wrap, but not into the range
+    found: np.ndarray = _arrow().is_in(column, value_set=values.unique()).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _is_word(column: pa.Array) -> bool:
+    return not column.null_count and (pa.types.is_int64(column.type) or pa.types.is_timestamp(column.type))
 
 
 def _is_looked_up(column: pa.Array, values: pa.Array) -> bool:

@@ -85,3 +85,29 @@ def test_only_sides_whose_lonely_rows_are_dropped_are_reduced():
     assert window_pairs.run_of(WindowRows(0, 9, (50, 250), (3, 4)), (kept, None)) == WindowRows(
         0, 9, (1, 3), (3, 4)
     )
+
+
+@pytest.mark.parametrize(
+    "others",
+    [[5, 9, 9], [-(1 << 63), -(1 << 63) + 4], [(1 << 63) - 3, (1 << 63) - 1], [0, 1 << 62], [None, 3], []],
+)
+def test_values_that_occur_on_the_other_side_are_found_at_the_ends_of_the_integers(others):
+    edges = [
+        -(1 << 63),
+        -(1 << 63) + 1,
+        -1,
+        0,
+        3,
+        4,
+        5,
+        6,
+        9,
+        10,
+        1 << 62,
+        (1 << 63) - 3,
+        (1 << 63) - 2,
+        (1 << 63) - 1,
+    ]
+    values = pa.array(others, pa.int64())
+    found = window_pairs._occurring(pa.array(edges), values)
+    assert found.tolist() == [edge in others for edge in edges]
