@@ -53,7 +53,7 @@ def _need(node: ph.Node) -> list[Need]:
         case ph.PaneAggregate() | ph.Join(pairing=Lookup()):
             return []
         case ph.SortedWindows() | ph.LookBack() as op:
-            peak = (0.62, 0.1) if isinstance(op, ph.SortedWindows) else (1.0, 0.23)
+            peak = (0.62, 0.1) if isinstance(op, ph.SortedWindows) else (1.0, 0.1)
             return [Need(_name(op), node.id, 3.0, 40 + 16 * max(len(op.reductions), 1), *peak)]
         case ph.Signals() as op:
             return [Need(_name(op), node.id, 3.0, 64, 1.8, 0.19)]

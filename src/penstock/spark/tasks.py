@@ -125,7 +125,9 @@ def run_task(compiled: Compiled, tables: Named, memory: TaskMemory, zone: str | 
     implied = any(source.time.implied for source in sources_of(plan))
     if not implied or not any(isinstance(obj.body, Signals) for obj in compiled.program.objects):
         return RunTask(query, zone)
-    made = cut(compiled, {})
+    made = cut(
+        compiled, {}
+    )  # signals by positions begin at the first row of a stream, and a slice at another
     senders = {name: Query.of(sender.plan) for name, sender in made.senders.items()}
     stored = Query.of(made.behind, shipped(made.behind), tables, memory)
     return RunTask(stored, zone, regular=RegularSlices(query, senders))
@@ -138,8 +140,7 @@ def run_task(compiled: Compiled, tables: Named, memory: TaskMemory, zone: str | 
 class RunTask:
     """Run the whole query and convert results to Spark's types. For a time slice, keep only the results inside it.
 
-    `ordered` says that rows come in time order, with watermarks. With `regular`, the query has the times of regular
-    streams in columns.
+    `ordered`: rows come in time order, with watermarks. `regular`: the query has times of regular streams in columns.
     """
 
     query: Query
@@ -178,10 +179,7 @@ class RunTask:
 
 @dataclass(frozen=True, slots=True)
 class RegularSlices:
-    """Rows of regular time for a query that reads times from columns: `query` as it was given, and what adds the columns.
-
-    Signals over regular time are evaluated by positions from the first row of a stream on, and a slice has other rows.
-    """
+    """Rows of regular time for a query that reads times from columns: `query` as it was given, and what adds the columns."""
 
     query: Query
     senders: Mapping[str, Query]
