@@ -185,11 +185,6 @@ NULL_KEY = -1
 MOST_NEW_KEYS = 1 << 10
 
 
-def can_hold(schema: pa.Schema) -> bool:
-    """Whether rows of a schema can be held in a store."""
-    return all(can_grow(field.type) for field in schema)
-
-
 class RowStore:
     """Rows of one schema, whose dictionaries are decoded. `links` and `flags` belong to the operator."""
 
