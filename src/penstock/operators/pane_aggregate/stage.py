@@ -27,8 +27,9 @@ from penstock.operators.pane_aggregate.emission import (
 from penstock.operators.pane_aggregate.parallel_fold import fold_apart, fold_into_one_table, prepared
 from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.state import hold_cells, kept_cells, panes_of, rows_in
+from penstock.operators.pane_aggregate.table import KeyShape
 from penstock.operators.pane_aggregate.tasks import PaneLateness, expected_panes
-from penstock.operators.pane_aggregate.worker import KeyShape, Worker
+from penstock.operators.pane_aggregate.worker import Worker
 from penstock.physical.nodes import Node, Sharing
 from penstock.runtime.adapt.controller import USUAL, Controller, Sensor
 from penstock.runtime.adapt.known_plan import KnownPlan

@@ -7,6 +7,7 @@ converts it to *fragments*, its canonical form: one row for each (pane, key) wit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -397,3 +398,25 @@ def denser(keys: DenseKeys, used: np.ndarray, program_keys: Sequence[KeySpec]) -
     within = DenseKeys.of_sample(tuple(lows), tuple(highs))
     kept = within if 2 * within.columns <= keys.columns else keys
     return kept if EMPTIEST * len(used) >= kept.columns else None
+
+
+class KeyShape(NamedTuple):
+    """A key table without its keys: its kind, the ranges of a dense one, and whether sums have 128 bits."""
+
+    kind: str
+    ranges: tuple[tuple[int, int], ...]
+    wide: bool
+
+
+def shape_of(table: PaneTable) -> KeyShape:
+    """Describe the key table of a pane table."""
+    keys = table.keys
+    if not isinstance(keys, DenseKeys):
+        return KeyShape(keys.kind, (), table.wide)
+    ends = zip(keys.bases, keys.sizes, strict=True)
+    return KeyShape("dense", tuple((base, base + size - 2) for base, size in ends), table.wide)
+
+
+def dense_over(ranges: Sequence[tuple[int, int]]) -> DenseKeys:
+    """The dense table of these ranges, without spare room."""
+    return DenseKeys(tuple(low for low, _ in ranges), tuple(high - low + 2 for low, high in ranges))

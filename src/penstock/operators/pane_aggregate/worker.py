@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -46,10 +46,13 @@ from penstock.operators.pane_aggregate.program import WindowProgram
 from penstock.operators.pane_aggregate.table import (
     COMPACT,
     SAMPLE,
+    KeyShape,
     PaneTable,
+    dense_over,
     denser,
     key_ranges,
     panes_ahead,
+    shape_of,
 )
 from penstock.operators.pane_aggregate.tasks import Task
 from penstock.physical.nodes import FilterOrder, PaneAggregate, Sharing
@@ -79,28 +82,6 @@ def assumed_sharing(assume: Mapping[str, Any], program: WindowProgram) -> Sharin
     """The way to share a table that the engine assumes; no atomic operation updates floats, or choices of rows."""
     sharing: Sharing = assume.get("key table shared", "private")
     return "private" if sharing == "shared" and not program.atomic_states else sharing
-
-
-class KeyShape(NamedTuple):
-    """A key table without its keys: its kind, the ranges of a dense one, and whether sums have 128 bits."""
-
-    kind: str
-    ranges: tuple[tuple[int, int], ...]
-    wide: bool
-
-
-def shape_of(table: PaneTable) -> KeyShape:
-    """Describe the key table of a pane table."""
-    keys = table.keys
-    if not isinstance(keys, DenseKeys):
-        return KeyShape(keys.kind, (), table.wide)
-    ends = zip(keys.bases, keys.sizes, strict=True)
-    return KeyShape("dense", tuple((base, base + size - 2) for base, size in ends), table.wide)
-
-
-def dense_over(ranges: Sequence[tuple[int, int]]) -> DenseKeys:
-    """The dense table of these ranges, without spare room."""
-    return DenseKeys(tuple(low for low, _ in ranges), tuple(high - low + 2 for low, high in ranges))
 
 
 class Worker:
