@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from penstock.algorithms.kernel_factory import Backend, KernelFactory, once
 from penstock.analysis.panes import coarse_times, depends_on_order
 from penstock.analysis.predicates import scan_predicates
 from penstock.analysis.struct_fields import narrowed_structs
+from penstock.caches import CACHES
 from penstock.expr.nodes import Expr
 from penstock.ir import nodes as ir
 from penstock.ir import nodes as jn
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from penstock.codegen.cache import KernelCache
 
 
-@lru_cache(maxsize=128)
+@CACHES.results(most=128)
 def compile_plan(plan: Plan, off: frozenset[str] = frozenset()) -> Compiled:
     """Compile a logical plan. `off` names optimiser passes and fast paths ("dense_signals") to leave out.
 
@@ -235,8 +236,8 @@ def offer_objects(objects: Mapping[str, bytes]) -> None:
 
 
 def forget(files: bool = False) -> None:
-    """Drop compiled queries and their code from memory, and from disk if `files`."""
-    compile_plan.cache_clear()
+    """Drop compiled queries, all else that is kept between runs, and code; from disk, too, if `files`."""
+    CACHES.clear()
     kernel_cache().clear(files)
 
 

@@ -10,16 +10,15 @@ import pytest
 
 from tests.law.source import BENCHMARKS, ROOT, SRC, dotted, python_files, tree_of
 
-# Containers that belong to the process, each with what bounds it. Functions of types and texts use `functools.cache`.
+# Containers that belong to the process beside `penstock.caches.CACHES`, each with what bounds it.
 PROCESS_WIDE = {
     "expr/interning.py:_NODES": "equal expressions are one object; an entry leaves with its last user",
     "runtime/adapt/counters.py:_own": "counters of the processor, of one thread",
     "runtime/buffers.py:_VIEWS": "views of columns; an entry leaves with its batch",
     "runtime/threads.py:_pools": "threads that wait; as many as one query used at once",
-    "sources/conform.py:_COMPARED": "pairs of schemas that were compared; bounded where it grows",
-    "sources/footer_check.py:_GOOD": "footers that were checked; bounded where it grows",
-    "sources/parquet_footers.py:_LEAVES": "leaf columns of schemas; an entry leaves with its schema",
 }
+# Functions that remember results: `functools.cache` is for what is made once, such as the compiler's target.
+REMEMBERING = {"caches.py", "storage/access.py"}  # the latter's belongs to an open file
 CONTAINERS = {"dict", "list", "set", "defaultdict", "deque", "OrderedDict", "WeakValueDictionary", "WeakKeyDictionary", "local", "threading.local"}  # fmt: skip
 # Called by a library or by users, never by the package: methods of protocols, commands, and verbs of the API without a caller here.
 CALLED_FROM_OUTSIDE = {
@@ -55,6 +54,15 @@ def test_every_container_of_the_process_is_listed() -> None:
         for name in containers(tree_of(path))
     }
     assert found == set(PROCESS_WIDE)
+
+
+def test_results_that_are_kept_can_be_dropped() -> None:
+    found = {
+        path.relative_to(SRC).as_posix()
+        for path in python_files(SRC)
+        if "lru_cache" in path.read_text(encoding="utf-8")
+    }
+    assert found == REMEMBERING
 
 
 def test_no_function_rebinds_a_name_of_its_module() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
+from penstock.caches import CACHES
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, within_reach
 
 
@@ -127,7 +128,7 @@ class WindowGrid:
         return min(max(time, START_OF_TIME), END_OF_TIME - 1)  # no window marks the end of input
 
 
-@lru_cache(maxsize=64)
+@CACHES.results(most=64)
 def windows_on(grid: Grid) -> WindowGrid:
     """The windows of a grid; cached, because every run of a query needs them."""
     return WindowGrid(grid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def clear_cache(*, disk: bool = False) -> None:
-    """Drop compiled queries and free their machine code.
+    """Drop all that is kept between runs: compiled queries, their machine code, checked footers, open stores.
 
     This is rarely needed: caches are bounded, and queries that differ only in constants share code. Use it to free
     memory, or to include compilation in a measurement. Running queries continue; a query compiled earlier is compiled

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.caches import CACHES
 from penstock.errors import ExpressionTypeError
 from penstock.expr.arithmetic import convert
 from penstock.expr.evaluate import evaluator
@@ -100,7 +100,7 @@ class Definition:
         return plain.result(plain.fold(rows))
 
 
-@lru_cache(maxsize=256)
+@CACHES.results(most=256)
 def _typed(definition: Definition, args: Types) -> Definition:
     """Infer the types of state and result: those of `init`, widened until `add`, `merge` and `remove` fit."""
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from itertools import cycle
 from weakref import ref
 
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.caches import CACHES
 from penstock.loop.nodes import I128, Type
 from penstock.types.arrow import FEW_DIGITS
 from penstock.types.time import Time
@@ -207,7 +208,7 @@ def rooms(wanted: Sequence[tuple[int, np.dtype]]) -> list[np.ndarray]:
     return [np.ndarray(count, dtype, block, begin) for begin, count, dtype in places]
 
 
-@lru_cache(maxsize=64)  # repeated runs of a query allocate the same sizes
+@CACHES.results(most=64)  # repeated runs of a query allocate the same sizes
 def _side_by_side(wanted: tuple[tuple[int, np.dtype], ...]) -> tuple[list[tuple[int, int, np.dtype]], int]:
     """Place arrays in a block; return (begin, count, type) of each, and the end of the block."""
     places, end = [], 0

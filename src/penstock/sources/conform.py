@@ -13,6 +13,7 @@ from itertools import islice
 
 import pyarrow as pa
 
+from penstock.caches import CACHES, BoundedTable
 from penstock.errors import OverflowError as PenstockOverflow
 from penstock.errors import SchemaMismatchError
 from penstock.expr.decimals import size_of
@@ -31,8 +32,7 @@ from penstock.types.arrow import (
 Conform = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 # Cache of compared schema pairs, by identity. Entries hold the schemas, so identities stay valid. Runs over the same data repeat comparisons.
-_COMPARED: dict[tuple[int, int], tuple[pa.Schema, pa.Schema, bool]] = {}
-_MOST_COMPARED = 256
+_COMPARED: BoundedTable[tuple[int, int], tuple[pa.Schema, pa.Schema, bool]] = CACHES.table(most=256)
 
 
 def check(actual: pa.Schema, declared: pa.Schema, where: str) -> None:
@@ -215,10 +215,8 @@ def unchanged(actual: pa.Schema, wanted: pa.Schema) -> bool:
     pair = id(actual), id(wanted)
     found = _COMPARED.get(pair)
     if found is None:
-        if len(_COMPARED) >= _MOST_COMPARED:
-            _COMPARED.clear()
         same = bool(actual.equals(wanted)) and not any(map(pa.types.is_dictionary, wanted.types))
-        found = _COMPARED[pair] = actual, wanted, same
+        found = _COMPARED.keep(pair, (actual, wanted, same))
     return found[2]
 
 

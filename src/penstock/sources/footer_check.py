@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import blake2b
 
+from penstock.caches import CACHES, BoundedTable
 from penstock.sources.thrift import (
     BINARY,
     I16,
@@ -90,21 +90,15 @@ class Shapes:
         self.strange = 0
 
 
-# Digests of valid footers: planning and reading check the same ones.
-_GOOD: dict[bytes, tuple[LeafColumn, ...]] = {}
-_MOST_GOOD = 4096
+# By the digests of valid footers: planning and reading check the same ones.
+_GOOD: BoundedTable[bytes, tuple[LeafColumn, ...]] = CACHES.table(most=4096)
 
 
 def checked_footer(data: bytes) -> tuple[LeafColumn, ...]:
     """Check a footer, unless it is known to be valid."""
     digest = blake2b(data, digest_size=16).digest()
     found = _GOOD.get(digest)
-    if found is None:
-        found = check_footer(data)
-        if len(_GOOD) >= _MOST_GOOD:
-            _GOOD.clear()
-        _GOOD[digest] = found
-    return found
+    return _GOOD.keep(digest, check_footer(data)) if found is None else found
 
 
 def check_footer(data: bytes) -> tuple[LeafColumn, ...]:
@@ -259,7 +253,7 @@ def _check_sizes(reported: object, leaf: LeafColumn) -> None:
 # --- patterns of column chunks ------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=256)
+@CACHES.results(most=256)
 def _shapes(leaf: LeafColumn) -> Shapes:
     """Return the patterns of a column type, shared by all files: few programs write them."""
     return Shapes()

@@ -11,7 +11,6 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from operator import methodcaller
 from typing import Any, Protocol
 
@@ -19,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
+from penstock.caches import CACHES
 from penstock.errors import EngineError, SchemaMismatchError, SourceError
 from penstock.sources.arrow import one_batch
 from penstock.sources.conform import cast, check
@@ -80,7 +80,7 @@ def checked_schema(given: str | Mapping[str, object]) -> str:
     return text
 
 
-@lru_cache(maxsize=16)
+@CACHES.results(most=16)
 def _parsed(text: str) -> Any:
     return _fastavro().parse_schema(json.loads(text))
 

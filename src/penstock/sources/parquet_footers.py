@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
+from penstock.caches import CACHES, BoundedTable
 from penstock.errors import SourceError
 from penstock.expr.decimals import of_digits
 from penstock.sources.footer_check import TYPE_NAMES, LeafColumn, checked_footer
@@ -155,8 +156,8 @@ class _Leaves:
     legacy: tuple[str, ...]
 
 
-_LEAVES: dict[int, _Leaves] = {}  # by the identity of the footer, which each entry holds
-_MOST_LEAVES = 32
+# By the identity of the footer, which each entry holds.
+_LEAVES: BoundedTable[int, _Leaves] = CACHES.table(most=32)
 
 
 def _leaves_of(metadata: Any) -> _Leaves:
@@ -171,10 +172,7 @@ def _leaves_of(metadata: Any) -> _Leaves:
         places[path] = None if path in places else place
         if column.physical_type == "INT96":
             legacy.append(path)
-    if len(_LEAVES) >= _MOST_LEAVES:
-        _LEAVES.clear()
-    found = _LEAVES[id(metadata)] = _Leaves(metadata, places, tuple(legacy))
-    return found
+    return _LEAVES.keep(id(metadata), _Leaves(metadata, places, tuple(legacy)))
 
 
 def leaves_under(metadata: Any, columns: Sequence[str]) -> list[int]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.caches import CACHES
 from penstock.errors import SchemaMismatchError, SourceError
 from penstock.sources.conform import check
 from penstock.types.arrow import kind_of
@@ -23,7 +23,7 @@ _WHOLE = frozenset(["int", "uint", "timestamp", "date", "duration"])
 _CHECKED = _WHOLE | {"float"}
 _SCALARS = frozenset([int, float, bool, str, bytes, datetime, type(None)])
 _HARMLESS = frozenset([int, type(None)])  # values of any type in `_CHECKED`
-_kind_of = lru_cache(maxsize=256)(kind_of)
+_kind_of = CACHES.results(most=256)(kind_of)
 
 
 def is_rows(data: object) -> bool:
@@ -99,7 +99,7 @@ class _Declared(NamedTuple):
     deciding: str | None
 
 
-@lru_cache(maxsize=256)
+@CACHES.results(most=256)
 def _declared(schema: pa.Schema) -> _Declared:
     deciding = (field.name for field in schema if not pa.types.is_nested(field.type))
     return _Declared(tuple(schema.names), tuple(schema.types), next(deciding, None))

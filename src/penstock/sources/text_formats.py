@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -13,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
+from penstock.caches import CACHES
 from penstock.errors import SchemaMismatchError, SourceError
 from penstock.sources.text_checks import (
     NOT_OBJECT,
@@ -126,7 +126,7 @@ class Dialect:
         return [_plain(found[1]) for found in self.field.finditer(record)]
 
 
-@lru_cache
+@CACHES.results(most=128)
 def dialect(delimiter: bytes) -> Dialect:
     """Compile the expressions for a delimiter."""
     end = re.escape(delimiter) + rb"\r\n"

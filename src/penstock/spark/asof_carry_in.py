@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.analysis.slice_boundaries import Carry, carry_in
+from penstock.caches import CACHES
 from penstock.compile import Compiled, compile_plan
 from penstock.expr.nodes import Column, Expr, Field
 from penstock.plan.nodes import Filter, Plan, Project, Source
@@ -134,7 +134,7 @@ class CarryInSearch:
         yield from session.finish()
 
 
-@lru_cache(maxsize=32)
+@CACHES.results(most=32)
 def _filtered(source: Source, columns: tuple[str, ...], where: Expr) -> Compiled:
     kept = tuple(Field(name, Column(name)) for name in columns)
     plan: Plan = Project(Filter(source, where), kept, source.time.column)

@@ -13,9 +13,10 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from penstock.caches import CACHES
 from penstock.runtime.adapt.known_plan import KnownPlan, better, decoded, encoded
 from penstock.spark.exchange import ShufflePayload
 
@@ -144,7 +145,7 @@ def report_to_driver(spark: SparkSession) -> Report:
     return _accumulator(spark.sparkContext) if hasattr(spark, "_jsc") else None
 
 
-@lru_cache(maxsize=4)
+@CACHES.results(most=4)
 def _accumulator(context: Any) -> Report:
     """Make one accumulator for all queries of a context, since Spark never forgets one."""
     return context.accumulator((), _Reports())

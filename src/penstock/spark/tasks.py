@@ -6,18 +6,17 @@ decodes and compiles a query once for all its tasks.
 
 from __future__ import annotations
 
-import gc
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.caches import CACHES
 from penstock.compile import Compiled, compile_plan, objects_of, offer_objects
 from penstock.ir.nodes import Signals
 from penstock.plan.codec import Function, decode, encode
@@ -36,7 +35,7 @@ from penstock.spark.skew import Hot, key_hashes_of, shares_of
 from penstock.spark.slice_boundaries import results_in, rows_within
 from penstock.spark.slices import Neighbours, Part, from_json, in_turn
 from penstock.spark.split_plan import cut
-from penstock.spark.task_memory import UNBOUNDED, TaskMemory
+from penstock.spark.task_memory import UNBOUNDED, TaskMemory, settle
 from penstock.spark.time_ranges import TimeRanges, one_shard_at_a_time
 from penstock.spark.types import deliverer, never_null
 from penstock.state.format import decode_table
@@ -106,13 +105,13 @@ class Query:
             session.fill(name, decode_table(payload, f"the table {name!r}").to_batches())
 
 
-@lru_cache(maxsize=32)
+@CACHES.results(most=32)
 def _compiled(text: str, functions: tuple[Function, ...], objects: tuple[tuple[str, bytes], ...]) -> Compiled:
     offer_objects(dict(objects))
     return compile_plan(decode(text, functions))
 
 
-@lru_cache(maxsize=32)
+@CACHES.results(most=32)
 def shipped(plan: Plan) -> Named:
     """Compile the kernels to ship with tasks. A worker with a different processor ignores them and compiles its own."""
     return tuple(sorted(objects_of(compile_plan(plan)).items()))
@@ -405,20 +404,6 @@ class OverParts:
             part = from_json(json.loads(texts[number]), self.accesses)
             yield from work_on_part(self.work, part, Neighbours(texts, number, self.accesses))
         settle()
-
-
-@cache
-def settle(work: str = "files") -> None:
-    """Exclude everything that a worker has loaded by its first task of one kind of work from garbage collection.
-
-    A Spark worker collects garbage after every task. Scanning every module and compiled query each time took 70 ms of
-    processor time, of about 100 ms that a small task cost. Each kind of work loads other modules, pandas among them.
-    """
-    from pyspark import TaskContext  # noqa: PLC0415 - runs inside a task of Spark
-
-    if TaskContext.get() is not None:
-        gc.collect()
-        gc.freeze()
 
 
 def work_on_part(work: Any, part: Part, others: Neighbours) -> Iterator[pa.RecordBatch]:

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from functools import lru_cache
 from typing import Any, TypeVar
 
+from penstock.caches import CACHES
 from penstock.errors import EngineError
 from penstock.storage.filesystems import Buffer, Entry, Span
 from penstock.storage.options import CLIENT, RETRY, Pairs, environment, for_kind, with_profile
@@ -130,7 +130,7 @@ def connect(uri: Uri, pairs: Pairs) -> CloudStore:
     return _connected(uri.root, CLOUD[uri.scheme], pairs, environment())
 
 
-@lru_cache(maxsize=64)
+@CACHES.results(most=64)
 def _connected(root: str, kind: str, pairs: Pairs, surroundings: Pairs) -> CloudStore:
     """Open a store. Keys that expire are replaced in the surroundings: then another store is opened."""
     del surroundings

@@ -6,10 +6,10 @@ import errno
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
+from penstock.caches import CACHES
 from penstock.errors import EngineError, SourceError
 from penstock.storage.options import Pairs
 from penstock.storage.uri import CLOUD, HADOOP, Uri
@@ -136,7 +136,7 @@ def arrow_filesystem(given: Any) -> Any:
     )
 
 
-@lru_cache(maxsize=16)
+@CACHES.results(most=16)
 def hadoop(scheme: str, authority: str, pairs: Pairs) -> Store:
     """Open a Hadoop file system: through libhdfs, which starts a Java machine in this process, else by WebHDFS."""
     from pyarrow import fs  # noqa: PLC0415 - slow to load

@@ -16,13 +16,13 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from difflib import get_close_matches
-from functools import lru_cache
 from itertools import pairwise
 from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
 import numpy.typing as npt
 
+from penstock.caches import CACHES
 from penstock.errors import WindowError
 from penstock.types.time import NANOSECONDS
 from penstock.types.windows import Calendar, CalendarStep
@@ -88,7 +88,7 @@ class WallClock:
         return np.searchsorted(self.since[1:], instants, side="right")
 
 
-@lru_cache(maxsize=256)
+@CACHES.results(most=256)
 def wall_clock(zone: str, unit: str, first_year: int, last_year: int) -> WallClock:
     """Return the clock of a zone, valid from `first_year` through `last_year`, in ticks of a unit.
 
@@ -121,7 +121,7 @@ def _from_always(ticks: list[int]) -> Ticks:
     return np.array([np.iinfo(np.int64).min, *ticks], np.int64)
 
 
-@lru_cache(maxsize=10_000)
+@CACHES.results(most=10_000)
 def _changes(zone: str, year: int) -> tuple[tuple[int, int], ...]:
     """List the clock's transitions in a year as (second, new offset)."""
     rules = time_zone(zone)
@@ -162,7 +162,7 @@ def _offset(rules: tzinfo, second: int) -> int:
     return ahead // timedelta(seconds=1)
 
 
-@lru_cache(maxsize=1_000)
+@CACHES.results(most=1_000)
 def time_zone(name: str) -> tzinfo:
     """Return a zone of the tz database by name, or a zone of fixed offset.
 

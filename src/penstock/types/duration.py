@@ -6,10 +6,10 @@ import operator
 import re
 from datetime import timedelta
 from fractions import Fraction
-from functools import lru_cache
 from numbers import Integral
 from typing import Any, SupportsIndex, TypeGuard
 
+from penstock.caches import CACHES
 from penstock.errors import DurationError, UnsupportedError, WindowError
 from penstock.types.arrow import kind_of
 from penstock.types.time import NANOSECONDS, Time
@@ -51,12 +51,12 @@ def _described(given: object) -> str:
     )
 
 
-@lru_cache(256)  # a query parses its few durations many times
+@CACHES.results(most=256)  # a query parses its few durations many times
 def _parse(text: str, what: str) -> Fraction:
     return sum((count * _unit(name, text, what) for count, name in _parts(text, what)), Fraction(0))
 
 
-@lru_cache(256)
+@CACHES.results(most=256)
 def _parts(text: str, what: str) -> tuple[tuple[Fraction, str], ...]:
     """Split a duration into signed counts and the names of their units."""
     body = text.strip()

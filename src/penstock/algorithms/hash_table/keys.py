@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from functools import lru_cache
 from itertools import product
 from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.caches import CACHES
 from penstock.loop.abi import DONE, KEYS, NEED_KEYS, STATUS, WORDS, numbered
 from penstock.runtime.buffers import longer, room, to_arrow, values_view
 from penstock.runtime.kernels import Call, TextKernels
@@ -61,7 +61,7 @@ class DenseKeys:
         object.__setattr__(self, "columns", math.prod(self.sizes))
 
     @classmethod
-    @lru_cache(maxsize=64)  # repeated runs of a query sample the same ranges
+    @CACHES.results(most=64)  # repeated runs of a query sample the same ranges
     def of_sample(cls, lows: tuple[int, ...], highs: tuple[int, ...]) -> DenseKeys:
         """A table for keys of which a sample lies in these ranges."""
         return cls((0,) * len(lows), (1,) * len(lows)).covering(lows, highs)

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import pyarrow as pa
 
 from penstock.algorithms.expressions.cells import Cell, computed_type
 from penstock.algorithms.expressions.lowering import Lowering
 from penstock.algorithms.monoids import Monoid, StateField, Values
+from penstock.caches import CACHES
 from penstock.errors import UnsupportedError
 from penstock.expr import nodes as ex
 from penstock.expr.custom import Definition, argument_column, other_column, state_column
@@ -59,7 +59,7 @@ def result_cell(
     return lowering.lower(definition.result)
 
 
-@lru_cache(maxsize=256)
+@CACHES.results(most=256)
 def layout_of(definition: Definition) -> CustomStateLayout:
     """Find the components that can become null, and whether any step can fail, by lowering on a scratch kernel."""
     nullable = frozenset(place for place, literal in enumerate(definition.init) if literal.value is None)

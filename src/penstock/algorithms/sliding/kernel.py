@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import pyarrow as pa
 
@@ -17,6 +16,7 @@ from penstock.algorithms.partials.algebra import contribution
 from penstock.algorithms.sliding.count_slide import count_slide
 from penstock.algorithms.sliding.frame_algorithms import prefix_sums, recompute, subtract_on_evict, two_stacks
 from penstock.algorithms.sliding.slide import CountSlide, Row, Slide, SlideScratch
+from penstock.caches import CACHES
 from penstock.expr.typing import type_of
 from penstock.ir.nodes import Reduction
 from penstock.loop.abi import ERRORS, Binding, OutputColumn
@@ -76,7 +76,7 @@ class SlideKernel:
     scratch: tuple[SlideScratch, ...]
 
 
-@lru_cache(maxsize=256)
+@CACHES.results(most=256)
 def build_slide(spec: SlideSpec) -> SlideKernel:
     """Build the sliding kernel for a specification; a second run of a query finds it in the cache."""
     return (_Counting if spec.algorithm == COUNT_SLIDE else _Sliding)(spec).write()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.keyed_states.build import CompiledStates, keyed_spec
 from penstock.algorithms.keyed_states.kernel import KeyedKernel, KeyedSpec
+from penstock.caches import CACHES
 from penstock.operators.joins import asof, incremental, incremental_interval, rolling
 from penstock.operators.joins.asof import IncrementalAsof
 from penstock.operators.joins.build_algorithms import overlapping_windows
@@ -88,6 +88,6 @@ class IncrementalParts:
         raise AssertionError(f"{op.pairing} has no lists")
 
 
-@lru_cache(maxsize=64)  # a second run of a query finds its kernels
+@CACHES.results(most=64)  # a second run of a query finds its kernels
 def _rolling_kernel(spec: KeyedSpec, variant: str) -> KeyedKernel:
     return rolling_join(spec)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 
 from penstock.algorithms.kernel_factory import KernelFactory
 from penstock.algorithms.keyed_states.build import CompiledStates, keyed_spec
@@ -17,6 +17,7 @@ from penstock.algorithms.sorted_partitions.build import (
 from penstock.algorithms.sorted_partitions.frame_kernels import look_back_frames
 from penstock.algorithms.sorted_partitions.results import Reductions
 from penstock.algorithms.sorted_partitions.rows_ahead import RowsAhead
+from penstock.caches import CACHES
 from penstock.operators.look_back.at_rest import LookBackAtRest
 from penstock.operators.look_back.frames import LookBackFraming, LookBackResults
 from penstock.operators.look_back.incremental import HOLDING, RESTORING, IncrementalLookBack
@@ -70,7 +71,7 @@ def _states(
     return found
 
 
-@lru_cache(maxsize=64)  # a second run of a query finds its kernels
+@CACHES.results(most=64)  # a second run of a query finds its kernels
 def _look_back(span: LookBack, spec: KeyedSpec, variant: str) -> KeyedKernel:
     return keyed_kernel(spec, span, restore=variant == RESTORING)
 

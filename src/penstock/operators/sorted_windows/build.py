@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 
 import pyarrow as pa
 
@@ -44,6 +44,7 @@ from penstock.algorithms.sorted_partitions.results import (
 )
 from penstock.algorithms.sorted_partitions.rows_ahead import RowsAhead
 from penstock.algorithms.window_grid import Grid, WindowGrid
+from penstock.caches import CACHES
 from penstock.ir.samples import as_table
 from penstock.operators.sorted_windows.incremental import (
     JUDGING,
@@ -106,12 +107,12 @@ def _states(
     return CompiledStates(node.id, spec, build, kernel_factory)
 
 
-@lru_cache(maxsize=64)  # a second run of a query finds its kernels
+@CACHES.results(most=64)  # a second run of a query finds its kernels
 def _sessions(spec: KeyedSpec, variant: str) -> KeyedKernel:
     return sessions(spec, judges=variant == JUDGING)
 
 
-@lru_cache(maxsize=64)
+@CACHES.results(most=64)
 def _counts(window: Count, spec: KeyedSpec, variant: str) -> KeyedKernel:
     return counts(spec, window)
 

@@ -36,7 +36,7 @@ from penstock.spark.streaming.read_limits import (
 )
 from penstock.spark.streaming.shuffle_write import MARK, Mark, Scatter
 from penstock.spark.streaming.source import PayloadSource
-from penstock.spark.tasks import settle
+from penstock.spark.task_memory import settle
 from penstock.storage.access import LOCAL, Access
 from penstock.storage.uri import absolute
 

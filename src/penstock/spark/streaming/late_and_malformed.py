@@ -10,10 +10,10 @@ import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import pyarrow as pa
 
+from penstock.caches import CACHES
 from penstock.errors import UnsupportedError
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import sources_of
@@ -100,7 +100,7 @@ def log_late(plan: Plan, late: int, query: str) -> None:
         )
 
 
-@lru_cache(maxsize=32)
+@CACHES.results(most=32)
 def _calls(query: str) -> Iterator[int]:
     """Return the counter of batches with late rows of a query."""
     return itertools.count()

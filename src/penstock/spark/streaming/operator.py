@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.caches import CACHES
 from penstock.plan.codec import decode
 from penstock.plan.schema import schema_of
 from penstock.spark.exchange import ShufflePayload
 from penstock.spark.streaming.late_and_malformed import log_late, write_late
 from penstock.spark.streaming.shard import COUNTS, Shard, ShardStep
-from penstock.spark.tasks import Query, settle
+from penstock.spark.task_memory import settle
+from penstock.spark.tasks import Query
 from penstock.spark.types import Deliver, deliverer, never_null
 from penstock.state.format import pack, unpack
 from penstock.state.state import State
@@ -85,7 +86,7 @@ class Unpack:
         settle("results")
 
 
-@lru_cache(maxsize=32)
+@CACHES.results(most=32)
 def _deliverer(query: Query, zone: str) -> Deliver:
     """Return the converter of results, cached because every batch uses it."""
     plan = decode(query.text, query.functions)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
+from penstock.caches import CACHES
 from penstock.compile import Compiled
 from penstock.ir.nodes import Object, Program, Reduce, Reduction
 from penstock.spark.tasks import Query
@@ -13,7 +13,7 @@ from penstock.spark.tasks import Query
 _ROWS = Reduction("count", ())
 
 
-@lru_cache(maxsize=32)
+@CACHES.results(most=32)
 def counted(query: Query, windows: tuple[str, ...]) -> Compiled:
     """Compile a query whose `windows` count their rows. Cached, like `Query.compiled`."""
     return with_counts(query.compiled(), windows)

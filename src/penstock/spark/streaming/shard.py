@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import pyarrow as pa
 
 from penstock.analysis.graph import has_sessions
+from penstock.caches import CACHES
 from penstock.compile import Compiled
 from penstock.errors import StateError
 from penstock.plan.nodes import Source
@@ -115,7 +115,7 @@ def _panes(payloads: Iterable[ShufflePayload]) -> Iterator[tuple[str, pa.Table]]
     )
 
 
-@lru_cache(maxsize=32)
+@CACHES.results(most=32)
 def _signature(query: Query, windows: tuple[str, ...]) -> Mapping[str, str]:
     """Return the signature of a query, cached because every batch uses it twice."""
     return counted(query, windows).signature

@@ -22,7 +22,8 @@ from penstock.spark.known_plans import plans_sent
 from penstock.spark.rows import GROUP_ROWS
 from penstock.spark.streaming.fold import PreAggregation
 from penstock.spark.streaming.late_and_malformed import batch_id, write_bad
-from penstock.spark.tasks import Query, settle
+from penstock.spark.task_memory import settle
+from penstock.spark.tasks import Query
 from penstock.state.state_table import divided, shard_of
 from penstock.storage.access import LOCAL, Access
 from penstock.types.windows import Steps

@@ -22,7 +22,7 @@ from penstock.spark.streaming.read_limits import (
 )
 from penstock.spark.streaming.shard import unfit
 from penstock.spark.streaming.shuffle_write import Scatter
-from penstock.spark.tasks import settle
+from penstock.spark.task_memory import settle
 from penstock.state.chunks import require_same
 from penstock.storage.access import LOCAL, Access
 

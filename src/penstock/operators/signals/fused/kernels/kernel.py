@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import pyarrow as pa
 
@@ -30,6 +29,7 @@ from penstock.algorithms.sliding.kernel import (
     slide_partials,
 )
 from penstock.algorithms.sliding.slide import Aggregation, Row
+from penstock.caches import CACHES
 from penstock.expr import nodes as ex
 from penstock.ir.signals.nodes import at
 from penstock.loop.abi import ERRORS, OutputColumn
@@ -78,7 +78,7 @@ _WRITERS: dict[str, Callable[[PointTarget], EveryInstant | EveryChange | EverySa
 _NO_TIME = Time("", pa.int64(), None)
 
 
-@lru_cache(maxsize=128)
+@CACHES.results(most=128)
 def build_fused(spec: FusedSpec) -> FusedKernel:
     """Build the kernel for a specification."""
     return _Fused(spec).build()
