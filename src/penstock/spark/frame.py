@@ -266,7 +266,10 @@ class Wiring:
 
     def _alone(self) -> DataFrame:
         """Run the whole query in each task, without a shuffle."""
-        return self._produced(run_task(self.compiled, self.tables, self.memory, self.zone), self.schema)
+        return self._produced(
+            run_task(self.compiled, self.tables, self.memory, self.zone, report_to_driver(self.spark)),
+            self.schema,
+        )
 
     def _fragments(self) -> DataFrame:
         assert isinstance(self.physical.found.fragments, tuple)

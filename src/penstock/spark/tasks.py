@@ -117,18 +117,19 @@ def shipped(plan: Plan) -> Named:
     return tuple(sorted(objects_of(compile_plan(plan)).items()))
 
 
-def run_task(compiled: Compiled, tables: Named, memory: TaskMemory, zone: str | None) -> RunTask:
+def run_task(
+    compiled: Compiled, tables: Named, memory: TaskMemory, zone: str | None, report: Report = None
+) -> RunTask:
     """Return the task that runs a whole query over any part of its files."""
     plan = compiled.plan
-    query = Query.of(plan, shipped(plan), tables, memory)
+    query = Query.of(plan, shipped(plan), tables, memory, report)
     implied = any(source.time.implied for source in sources_of(plan))
     if not implied or not any(isinstance(obj.body, Signals) for obj in compiled.program.objects):
         return RunTask(query, zone)
-    made = cut(
-        compiled, {}
-    )  # signals by positions begin at the first row of a stream, and a slice at another
+    # Signals by positions begin at the first row of a stream, and a slice at another.
+    made = cut(compiled, {})
     senders = {name: Query.of(sender.plan) for name, sender in made.senders.items()}
-    stored = Query.of(made.behind, shipped(made.behind), tables, memory)
+    stored = Query.of(made.behind, shipped(made.behind), tables, memory, report)
     return RunTask(stored, zone, regular=RegularSlices(query, senders))
 
 
