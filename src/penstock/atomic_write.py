@@ -1,7 +1,7 @@
 """Replace files atomically: a reader finds the old one, the new one or none.
 
 A writer holds a lock on what it writes. What is left of one that was killed has no lock: the next writer of the same file
-removes it. Locks, not process numbers, tell: those of other machines and containers mean nothing here.
+removes it. Locks decide, not process numbers: those of other machines and containers mean nothing here.
 """
 
 from __future__ import annotations

@@ -191,9 +191,9 @@ def scan_predicates(program: Program) -> dict[str, Expr]:
 def _asked_of(this: Object, program: Program) -> Expr | None:
     """Return the disjunction of the readers' predicates on an input; None if a reader needs every row."""
     readers = [obj.body for obj in program.objects if this.name in sources_of(obj.body)]
-    asked = [_where(body) for body in readers]
-    known = [where for where in asked if where is not None and is_total(where, this.schema)]
-    if this.time.implied or program.output == this.name or not known or len(known) < len(asked):
+    predicates = [_where(body) for body in readers]
+    known = [where for where in predicates if where is not None and is_total(where, this.schema)]
+    if this.time.implied or program.output == this.name or not known or len(known) < len(predicates):
         return None
     return _either([*known, Call("is_null", (Column(this.time.column),))])
 

@@ -214,7 +214,7 @@ def _key(left: _Side, right: _Side, pair: tuple[str, str]) -> tuple[str, str] | 
 #     ~i1 = signals over ~in0: v[t] - v[t - 1s]   →  Held(objects={"i1"}, streams=("trades",), valued={})
 #
 # The last sample before a slice and the first one after it are in the nearest row groups with a row before and after,
-# which footers tell. Without keys, and if no row is filtered out, nothing else from outside the slice and its halo matters.
+# as footers say. Without keys, and if no row is filtered out, nothing else from outside the slice and its halo matters.
 #
 # This analysis does not change the program.
 

@@ -338,7 +338,7 @@ class Stream(JoinVerbs, LiveVerbs):
         shows the choice and its reason), `tasks` the number of tasks. `memory` ("2GB") bounds what operators hold in one
         task: rows beyond it are sorted on local disk, and larger states raise a `MemoryLimitError`. Without it, Spark's
         `spark.executor.pyspark.memory` or `spark.executor.memoryOverhead` does. `columns` names those of the result that are
-        needed: Spark cannot tell, so nothing else is computed or read.
+        needed, which Spark does not pass on: nothing else is computed or read.
 
         On unbounded streams each window is emitted once, when it is complete. With `output_mode="update"`, for a query
         started with `writeStream.outputMode("update")`, open windows are emitted whenever they have changed.

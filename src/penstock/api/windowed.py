@@ -174,7 +174,7 @@ def windowed(
     plan, keys = keyed(stream.raw_plan, other_keys(by) if window is None else by)
     if len(keys) > MOST_KEYS:
         raise UnsupportedError(
-            f"by= has {len(keys)} keys; {MOST_KEYS} are the most that kernels tell apart; join some into one"
+            f"by= has {len(keys)} keys; {MOST_KEYS} are the most that kernels distinguish; join some into one"
         )
     keyed_stream = stream if plan is stream.raw_plan else stream.derived(plan)
     return Windowed(keyed_stream, _window(plan, window, every, offset, tz), keys)

@@ -28,7 +28,7 @@ from penstock.operators.joins.build_algorithms import EAGER_BUILDERS, LAZY_BUILD
 
 EAGER_CHUNK = (
     1 << 16
-)  # rows of a side that an eager algorithm takes at most before it looks at the other side
+)  # rows of a side that an eager algorithm takes at most before it turns to the other side
 Clock = Callable[[], float]
 
 

@@ -41,9 +41,9 @@ PackTarget = Annotated[
 ]
 
 
-def print_version(asked: bool) -> None:
+def print_version(requested: bool) -> None:
     """Print the version and exit, if requested."""
-    if asked:
+    if requested:
         typer.echo(f"penstock {penstock.__version__}")
         raise typer.Exit
 

@@ -1,7 +1,7 @@
 """Native batch reader: the addresses of a batch's columns, and its watermark, in one call.
 
-pyarrow exports a batch by the Arrow C data interface; this code reads the exported struct. To ask pyarrow for every
-column and its buffers takes several times as long as a kernel takes for a hundred rows.
+pyarrow exports a batch by the Arrow C data interface; this code reads the exported struct. To get every
+column and its buffers from pyarrow takes several times as long as a kernel takes for a hundred rows.
 """
 
 from __future__ import annotations

@@ -149,9 +149,9 @@ class _Work(Emitter):
             )
 
         take, exhausted = (self.function.append_basic_block(name) for name in ("take", "exhausted"))
-        ask = self.function.append_basic_block("ask")
-        b.branch(ask)
-        b.position_at_end(ask)
+        next_morsel = self.function.append_basic_block("next_morsel")
+        b.branch(next_morsel)
+        b.position_at_end(next_morsel)
         b.cbranch(may_take(), take, leave)
         b.position_at_end(take)
         place = b.atomic_rmw("add", morsels["counter"], _I64(1), "monotonic")
@@ -159,7 +159,7 @@ class _Work(Emitter):
             b.branch(exhausted)
         self._morsel(member, fields, morsels, place, leave)
         self.add(done, _I64(1))
-        b.branch(ask)
+        b.branch(next_morsel)
         b.position_at_end(exhausted)
 
     def _morsel(
@@ -199,7 +199,7 @@ class _Together(Emitter):
         b, (given, many, threads) = self.b, self.function.args
         members = b.bitcast(given, _MEMBER.as_pointer())
         started, waited = self.variable("started"), self.variable("waited")
-        self.asked = self.variable("asked")
+        self.polls = self.variable("polls")
         for counter in (started, waited):
             self.add(counter, _I64(1))
         with self.loop(lambda: b.icmp_signed("<", self.get(started), many)):
@@ -223,15 +223,15 @@ class _Together(Emitter):
 
     def _wait(self, place: Any, members: Any, handle: Any) -> None:
         """Poll whether the thread is over; after many polls, join it."""
-        b, asked = self.b, self.asked
-        b.store(_I64(0), asked)
+        b, polls = self.b, self.polls
+        b.store(_I64(0), polls)
         over = self.address(members, LIST_MEMBERS, "over", place)
-        with self.loop(lambda: b.icmp_signed("<", self.get(asked), _I64(LOOKS))) as (_, end):
+        with self.loop(lambda: b.icmp_signed("<", self.get(polls), _I64(LOOKS))) as (_, end):
             is_over = b.icmp_signed("!=", b.load_atomic(over, "acquire", 8), _I64(0))
             with b.if_then(is_over):
                 b.branch(end)
-            self.add(asked, _I64(1))
-        with b.if_else(b.icmp_signed("<", self.get(asked), _I64(LOOKS))) as (in_time, too_late):
+            self.add(polls, _I64(1))
+        with b.if_else(b.icmp_signed("<", self.get(polls), _I64(LOOKS))) as (in_time, too_late):
             with in_time:
                 b.call(self.detach, [handle])
             with too_late:

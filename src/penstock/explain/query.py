@@ -134,7 +134,7 @@ def _overview(compiled: Compiled) -> str:
         f"plan\n{_indented(show_plan(compiled.plan))}",
         f"program, after {_changes(compiled)}\n{_indented(show_ir(compiled.program))}",
     ]
-    parts.append("files are asked for\n" + _indented("\n".join(_asked(compiled))))
+    parts.append("columns read from files\n" + _indented("\n".join(_columns_read(compiled))))
     plan = compiled.physical("unbounded")
     for node in plan.nodes:
         reasons = _reasons(node, plan, compiled.reports.get(node.id))
@@ -146,7 +146,7 @@ def _overview(compiled: Compiled) -> str:
     return "\n\n".join(parts)
 
 
-def _asked(compiled: Compiled) -> Iterator[str]:
+def _columns_read(compiled: Compiled) -> Iterator[str]:
     """Yield what the query reads of each stream: columns, and the predicate that prunes row groups by statistics."""
     predicates = compiled.predicates
     for name, columns in compiled.columns.items():
@@ -210,7 +210,7 @@ def _pane_reasons(op: ph.PaneAggregate, given: ph.Node, algorithms: Sequence[str
         f"windows: {_panes(window)}",
         *algorithms,
         f"keys: {_keys(op)}",
-        f"a pane remembers: {', '.join(remembered)} (as long as no column is seen to hold nulls)",
+        f"a pane holds: {', '.join(remembered)} (as long as no column is seen to hold nulls)",
         "integer sums: 64 bits, every addition checked; 128 bits from the first one that would not fit",
         f"memory: {_pane_memory(window)}",
         f"saved, as in a checkpoint: {_saved(window)}",

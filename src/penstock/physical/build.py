@@ -320,8 +320,8 @@ class _Builder:
         held = choose_join.held_states(body, left, ready, right, self.mode)
         if held.taken != choose_join.LISTS or self.settings.aggregator is None:
             return held
-        asked = f"{self.settings.aggregator} was requested, which reduces rows"
-        return ph.Choice("held", choose_join.SORTED, asked, (ph.Rejected(choose_join.LISTS, asked),))
+        reason = f"{self.settings.aggregator} was requested, which reduces rows"
+        return ph.Choice("held", choose_join.SORTED, reason, (ph.Rejected(choose_join.LISTS, reason),))
 
     # -- signals -------------------------------------------------------------------------------------
 
@@ -411,6 +411,6 @@ def _first_order(where: ex.Expr | None, schema: pa.Schema) -> ph.FilterOrder | N
 def _order_choice(order: ph.FilterOrder | None) -> tuple[ph.Choice, ...]:
     if order is None:
         return ()
-    reason = "dear conditions are computed for rows that pass those expected to drop most rows"
+    reason = "expensive conditions are computed for rows that pass those expected to drop most rows"
     seen = ph.Assumption("shares are as a planner expects", "the cheapest order for the rows seen")
     return (ph.Choice("filter order", show_order(order), reason, (), (seen,)),)

@@ -51,7 +51,7 @@ class ConjunctCost:
 
 
 def guessed_order(costs: Sequence[ConjunctCost]) -> FilterOrder | None:
-    """Return the order before any row was seen: dear conjuncts on survivors of cheap ones, where that saves much.
+    """Return the order before any row was seen: expensive conjuncts on survivors of cheap ones, where that saves much.
 
     a == 1 & b in (34 values)   →  ((0,), (1,)): b is looked up for the rows that pass a
 

@@ -307,7 +307,7 @@ class Session:
         except (pa.ArrowException, KeyError, TypeError, IndexError, ValueError, AttributeError):
             # Checksum and signature match, so the contents were forged.
             raise StateError(
-                "the saved state does not hold what the stages of this query remember; start the query again"
+                "the saved state does not hold what the stages of this query keep; start the query again"
             ) from None
 
     def _load(self, tables: Mapping[str, pa.Table]) -> None:

@@ -193,8 +193,8 @@ def passing(fragment: Fragment, schema: pa.Schema, predicate: Expr | None, metad
         return
     folders = known_by_folders(fragment, schema)
     names = dict(fragment.renamed)
-    asked = {name: names.get(name, name) for name in columns_of(predicate) if name in schema.names}
-    leaves = parquet_footers.leaves(metadata, schema, asked)
+    names_in_file = {name: names.get(name, name) for name in columns_of(predicate) if name in schema.names}
+    leaves = parquet_footers.leaves(metadata, schema, names_in_file)
     for number in numbers:
         if may_pass(predicate, {**parquet_footers.ranges(metadata, number, leaves), **folders}):
             yield number

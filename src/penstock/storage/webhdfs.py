@@ -38,7 +38,7 @@ _ELSEWHERE = ("StandbyException", "RetriableException")  # another name node is 
 
 
 class _Unanswered(Exception):  # noqa: N818 - becomes an OSError when all repetitions failed
-    """No answer, or one that asks to try again."""
+    """No answer, or one that requests a retry."""
 
 
 @dataclass(frozen=True)

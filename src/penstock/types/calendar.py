@@ -126,8 +126,8 @@ def _changes(zone: str, year: int) -> tuple[tuple[int, int], ...]:
     """List the clock's transitions in a year as (second, new offset)."""
     rules = time_zone(zone)
     end = _start_of(year + 1)
-    asked = [*range(_start_of(year), end, PROBE), end]
-    answers = [(second, _offset(rules, second)) for second in asked]
+    seconds = [*range(_start_of(year), end, PROBE), end]
+    answers = [(second, _offset(rules, second)) for second in seconds]
     return tuple(
         (_first_with(rules, ahead, early, late), ahead)
         for (early, before), (late, ahead) in pairwise(answers)

@@ -1,6 +1,6 @@
 """Nullable values inside kernels, and the scope of an expression while it is lowered, with its error reporting.
 
-The translations of functions (`calls/`) depend on nothing else of the kernel.
+The translations of functions (`arithmetic.py`, `logic.py`, `calendar.py`) depend on nothing else of the kernel.
 """
 
 from __future__ import annotations

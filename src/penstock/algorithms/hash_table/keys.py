@@ -1,6 +1,6 @@
 """The keys of a table: three kinds of key columns, texts interned as codes, and numbers of distinct values.
 
-Keys are words (see algorithms/hash_table/group_kernels.py). `columns` is the number of columns the table has room for.
+Keys are words (see algorithms/hash_table/kernels.py). `columns` is the number of columns the table has room for.
 """
 
 from __future__ import annotations

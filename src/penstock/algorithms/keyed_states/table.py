@@ -36,8 +36,8 @@ from penstock.state.state_table import complete
 class BoundCall:
     """A native kernel with all of its arguments, for batches of one schema whose columns are read as plain values.
 
-    It holds the arrays whose addresses it was bound to. Whatever enlarges or moves them replaces them, so to compare
-    them is to know whether it still fits.
+    It holds the arrays whose addresses it was bound to. Whatever enlarges or moves them replaces them, so comparing
+    them shows whether it still fits.
     """
 
     __slots__ = ("_arrays", "_call", "_columns", "_frame", "_others", "_schema")

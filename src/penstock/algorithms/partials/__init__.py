@@ -1,7 +1,7 @@
 """The partial states of a set of reductions per pane, and the results computed from them.
 
-`needs.py` lists the partials, shared where equal; `algebra.py` chooses the monoid for the argument types and
-computes the contribution of a row; `finish.py` computes results from states.
+`algebra.py` lists the partials, shared where equal, chooses the monoid for the argument types and computes the
+contribution of a row; `custom.py` does so for aggregates of users; `finish.py` computes results from states.
 """
 
 from __future__ import annotations

@@ -75,8 +75,10 @@ class Spanned(Unfinished, Reducible["Signal"]):
         """
         if reduction is not None and named:
             raise ExpressionTypeError("agg takes one expression of aggregates, or several by name, not both")
-        asked = named or {VALUE: reduction}
-        made = _reduced(self._signal, self._span, {name: self._node(expr) for name, expr in asked.items()})
+        expressions = named or {VALUE: reduction}
+        made = _reduced(
+            self._signal, self._span, {name: self._node(expr) for name, expr in expressions.items()}
+        )
         return moved(made, self._origin)
 
     def _node(self, reduction: object) -> nodes.Expr:
@@ -187,7 +189,7 @@ def _pieces(signal: Signal, chop: Chop) -> Signal:
     return signal_of(signal.graph, chop, chopped_schema(chop, signal.values))
 
 
-def _reduced(signal: Signal, span: Span, asked: Mapping[str, nodes.Expr], shift: int = 0) -> Signal:
+def _reduced(signal: Signal, span: Span, expressions: Mapping[str, nodes.Expr], shift: int = 0) -> Signal:
     """Return the signal of aggregate expressions over a span; null where the span holds no sample."""
     graph = signal.graph
     reductions: list[WindowReduction] = []
@@ -200,7 +202,7 @@ def _reduced(signal: Signal, span: Span, asked: Mapping[str, nodes.Expr], shift:
             reductions.append(over)
         return nodes.Reduced(reductions.index(over))
 
-    resolved = {name: bound(node, signal.values, graph.time) for name, node in asked.items()}
+    resolved = {name: bound(node, signal.values, graph.time) for name, node in expressions.items()}
     fields = tuple(Field(name, nodes.rewrite(node, rule)) for name, node in resolved.items())
     schemas = {name: obj.schema for name, obj in graph.objects.items()}
     return defined(graph, Expression((), tuple(reductions), fields), schemas)

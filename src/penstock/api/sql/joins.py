@@ -104,8 +104,8 @@ def _seen(left: Relation, needed: Sequence[exp.Column] | None, text: Text) -> tu
         return left.columns
     names = ColumnResolver(left, text)
     sources = {column.source.lower() for column in left.columns}
-    asked = [column for column in needed if not column.table or column.table.lower() in sources]
-    return tuple(dict.fromkeys(found for column in asked if (found := names.found(column)) is not None))
+    columns = [column for column in needed if not column.table or column.table.lower() in sources]
+    return tuple(dict.fromkeys(found for column in columns if (found := names.found(column)) is not None))
 
 
 def _plain(conditions: Sequence[Expr]) -> list[Expr]:

@@ -223,13 +223,13 @@ class ColumnResolver:
                 f"there is no stream {stream!r} in FROM (there is {listed(list(sources.values()))}){further}",
                 node,
             )
-        asked = node.table.lower() if node.table else None
-        names = [column.name for column in self.relation.columns if asked in (None, column.source.lower())]
+        source = node.table.lower() if node.table else None
+        names = [column.name for column in self.relation.columns if source in (None, column.source.lower())]
         near = get_close_matches(node.name, names, n=1, cutoff=0.6)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         span = span_of(node)
         where = "" if span is None else f"{self.text.place(span[0])}: "
-        of = f" in {sources[asked]!r}" if asked else ""
+        of = f" in {sources[source]!r}" if source else ""
         return UnknownColumnError(
             f"{where}there is no column {node.name!r}{of}{hint} (columns: {listed(names)})"
         )

@@ -324,8 +324,8 @@ class _Build:
         """Return the pairing by the algorithm that the query names, or by an adaptive choice."""
         kernel_factory, kernels, residual = self.kernel_factory, partitions.kernels, partitions.residual
         if self.op.algorithm != "auto":
-            asked = in_order(self.op.algorithm, kernel_factory, kernels)
-            return AlgorithmPairing(asked, True, self._keys, residual, partitions, kernels)
+            named = in_order(self.op.algorithm, kernel_factory, kernels)
+            return AlgorithmPairing(named, True, self._keys, residual, partitions, kernels)
         auto = auto_in_order(kernel_factory, kernels, at_rest if arrivals is None else arrivals.milliseconds)
         sorting = None if band is None else Sorting(band, lazy_joiner("npj", kernel_factory))
         return AlgorithmPairing(auto, False, self._keys, residual, partitions, kernels, sorting)

@@ -165,9 +165,9 @@ class IncrementalRolling:
         }
         nothing = dict.fromkeys(("out_key", "out_first", "out_last"), self.head)  # written by other kernels
         lists = {"times": store.times, "keys": store.keys, "links": store.links, **self.sides.words}
-        asked = {"left_keys": keys, "since": since, "until": until}
+        left_rows = {"left_keys": keys, "since": since, "until": until}
         columns = BatchArguments(batch, {}).fill(kernel.bindings)
-        kernel.call({**given, **nothing, **lists, **asked, **columns, **self.states, **results})
+        kernel.call({**given, **nothing, **lists, **left_rows, **columns, **self.states, **results})
         if self.head[ERRORS]:
             raise KernelOverflowError
         return [

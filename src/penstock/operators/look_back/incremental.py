@@ -23,7 +23,7 @@ from penstock.runtime.stage import END_OF_TIME, TimedBatch
 from penstock.state.state_table import StateTable, integers, require
 from penstock.types.time import Time
 
-FREE, USED, OLDEST, NEWEST, NUMBER, HELD, WRITTEN = range(7)  # words of `marks`, see kernels/look_back.py
+FREE, USED, OLDEST, NEWEST, NUMBER, HELD, WRITTEN = range(7)  # words of `marks`, see kernels.py
 NONE = -1
 LOOK_BACK_KEYS = {"first": NONE, "last": NONE, "middle": NONE, "held": 0}
 LOOK_BACK_SLOTS = {"owner": NONE, "time": 0, "number": 0, "after": NONE, "next": NONE, "previous": NONE}

@@ -4,7 +4,7 @@ Rows come in order of time, so those of a span of time leave in that order too, 
 rows of all keys. The last rows of a key leave one by one as others of the key come. A held row is a slot, with the state
 of that row alone. The running aggregate is exact subtraction where all states allow it. Otherwise it is two stacks:
 `suffix[slot]` aggregates a key's older rows from a slot on, and `state[key]` the newer ones (see
-algorithms/sliding/two_stacks.py); values that are not finite leave with their row, and no rounding error stays.
+algorithms/sliding/frame_algorithms.py); values that are not finite leave with their row, and no rounding error stays.
 
 Rows of equal time see each other: a row's result is written once all rows of its time are held.
 """

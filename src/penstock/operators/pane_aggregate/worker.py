@@ -95,7 +95,7 @@ class Worker:
         give_way: Report = _unheard,
         assume: Mapping[str, Any] | None = None,
     ) -> None:
-        """`give_way` hears of each assumption that rows have broken."""
+        """`give_way` is called with each assumption that rows have broken."""
         self.program = program
         self.give_way = give_way
         self.assume = assume or {}

@@ -157,7 +157,7 @@ def is_accessed(name: str, program: temporal.Program) -> bool:
 
 
 def retention(program: temporal.Program) -> Retention:
-    """Tell how far back the points of a program reach."""
+    """Return how far back the points of a program reach."""
     samples, levels, sequential, forgets = 1, 1, False, True
     schemas = {obj.name: obj.schema for obj in program.objects}
     for obj in program.objects:

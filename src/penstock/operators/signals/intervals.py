@@ -28,7 +28,7 @@ ROWS_WORTH_SORTING = 1 << 14  # with fewer, the cost of sorting is negligible
 ROWS_OF_A_PARTITION = 16  # with fewer, a bucket visits more partitions than it finds runs
 SLICES_PER_THREAD = 2
 ROWS_PER_SLICE = 1 << 17
-_ASKED = 1 << 12  # sampled points by which time is cut among threads
+_SAMPLED = 1 << 12  # sampled points by which time is cut among threads
 _LONGEST = 1 << 46  # ticks of a bucket
 
 
@@ -164,8 +164,8 @@ class _Merge:
         ends = [self.least, self.most + 1]
         if self.by.threads == 1 or many < 2:
             return ends
-        asked = np.sort(times[np.linspace(0, self.rows - 1, _ASKED).astype(np.int64)])
-        inner = asked[np.linspace(0, _ASKED - 1, many + 1).astype(np.int64)[1:-1]]
+        sample = np.sort(times[np.linspace(0, self.rows - 1, _SAMPLED).astype(np.int64)])
+        inner = sample[np.linspace(0, _SAMPLED - 1, many + 1).astype(np.int64)[1:-1]]
         return sorted({*ends, *map(int, inner)})
 
     def _count(self, this: _Slice) -> None:

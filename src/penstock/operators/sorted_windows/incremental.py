@@ -87,7 +87,7 @@ class IncrementalCounts:
         self.table.load_states(STATE, saved, keys)
 
 
-FREE, USED, HEAP = range(3)  # words of `marks`, see kernels/sessions.py
+FREE, USED, HEAP = range(3)  # words of `marks`, see kernels/open_windows.py
 NONE = -1
 MOST_PENDING = 1 << 15  # rows; a run that advances after each push has fewer
 JUDGING, TRUSTING = "judging", "trusting"  # kernels: with rows behind their arrival watermarks, and without

@@ -26,7 +26,7 @@ _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
-# Where cluster managers ask their tasks to put temporary files, most specific first.
+# Where tasks of cluster managers are to put temporary files, most specific first.
 _FOLDERS = "PENSTOCK_SPILL_DIR", "SPARK_LOCAL_DIRS", "LOCAL_DIRS"
 
 

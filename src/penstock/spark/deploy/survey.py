@@ -16,7 +16,7 @@ def surveyor(paths: Mapping[str, Sequence[tuple[str, str]]], seconds: float) -> 
 
     Paths come with the options for their object stores, which travel inside the function.
     """
-    asked = dict(paths)
+    surveyed = dict(paths)
 
     def survey(number: int) -> str:
         import json  # noqa: PLC0415 - as all imports here
@@ -25,7 +25,7 @@ def surveyor(paths: Mapping[str, Sequence[tuple[str, str]]], seconds: float) -> 
         found = {
             **machine(),
             **packages(),
-            "paths": [[path, reachable(path, options)] for path, options in asked.items()],
+            "paths": [[path, reachable(path, options)] for path, options in surveyed.items()],
             "clock": time.time(),
         }
         if seconds:

@@ -52,7 +52,7 @@ class BackfillSource(PayloadSource):
 
     def stream_reader(self) -> DataSourceStreamReader:
         """Create the reader that plans on the driver and reads in tasks."""
-        scatter, stream = self.asked()
+        scatter, stream = self.scatter_and_stream()
         given = json.loads(self.options["secret"])
         past, tasks = given["history"], int(given["tasks"])
         found = tuple(FoundFile(path, tuple(map(tuple, folders))) for path, folders in past["found"])

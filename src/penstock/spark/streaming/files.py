@@ -46,7 +46,7 @@ class FileSource(PayloadSource):
 
     def stream_reader(self) -> DataSourceStreamReader:
         """Create the reader that plans on the driver and reads in tasks."""
-        scatter, stream = self.asked()
+        scatter, stream = self.scatter_and_stream()
         given, tasks = json.loads(self.options["files"]), int(self.options["tasks"])
         return FileReader.of(scatter, stream, given, tasks, scatter.steps(stream), self.ACCESS)
 

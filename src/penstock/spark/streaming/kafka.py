@@ -36,7 +36,7 @@ class KafkaSource(PayloadSource):
 
     def stream_reader(self) -> DataSourceStreamReader:
         """Create the reader that plans on the driver and reads in tasks."""
-        return KafkaReader.of(*self.asked(), json.loads(self.options["secret"]), self.ACCESS)
+        return KafkaReader.of(*self.scatter_and_stream(), json.loads(self.options["secret"]), self.ACCESS)
 
 
 @dataclass(frozen=True)

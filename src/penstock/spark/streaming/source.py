@@ -60,7 +60,7 @@ class PayloadSource(DataSource, ABC):
     def stream_reader(self) -> DataSourceStreamReader:
         """Create a reader from the options."""
 
-    def asked(self) -> tuple[Scatter, str]:
+    def scatter_and_stream(self) -> tuple[Scatter, str]:
         """Return the shuffle writer and the name of the stream."""
         return Scatter.from_json(self.options["scatter"]), self.options["stream"]
 

@@ -86,20 +86,20 @@ def _best_question(points: Sequence[Point], cost: float, depth: int) -> Candidat
     A split is also accepted if only the next one saves anything: large windows favour another algorithm where
     codes are scattered and keys are unique, but neither feature separates the points alone.
     """
-    asked = list(questions(points))
-    plain = min(asked, default=None)
+    splits = list(questions(points))
+    plain = min(splits, default=None)
     if depth > 1:
-        deeper = min(((_next_cost(points, question), question) for question in asked), default=None)
+        deeper = min(((_next_cost(points, question), question) for question in splits), default=None)
         if deeper is not None and deeper[0] < cost - 2 * GAIN:
             return deeper[1]
     return plain if plain is not None and plain.cost < cost - GAIN else None
 
 
-def _next_cost(points: Sequence[Point], asked: CandidateSplit) -> float:
+def _next_cost(points: Sequence[Point], split: CandidateSplit) -> float:
     """Return the remaining cost after a split and the best further split on each side."""
-    return ASKING[asked.feature] + sum(
+    return ASKING[split.feature] + sum(
         min([best_leaf(side)[1], *(question.cost for question in questions(side))])
-        for side in divided(points, asked.feature, asked.threshold)
+        for side in divided(points, split.feature, split.threshold)
     )
 
 

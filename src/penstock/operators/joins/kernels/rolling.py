@@ -45,16 +45,16 @@ class _RollingJoin(KeyedStates):
         k = self.k
         with k.for_(self.lo, self.hi, "row", scalar=True) as row:
             self._append(row, k.var("key", self.keys[row]))
-        with k.for_(0, self.rows, "asked", scalar=True) as asked:
-            key = k.var("key_asked", self.left_keys[asked])
+        with k.for_(0, self.rows, "left_row", scalar=True) as left_row:
+            key = k.var("left_key", self.left_keys[left_row])
             with k.if_(key >= 0):
-                self._enter_until(key, k.var("upto", self.until[asked]))
-                self._evict_before(key, k.var("from", self.since[asked]))
+                self._enter_until(key, k.var("upto", self.until[left_row]))
+                self._evict_before(key, k.var("from", self.since[left_row]))
                 with k.if_(self.held[key] <= 0):
                     self._empty(key)
-                self.write(asked, self._total(key))
+                self.write(left_row, self._total(key))
             with k.else_():
-                self.write(asked, self.identities("nothing"))
+                self.write(left_row, self.identities("nothing"))
         return self.built()
 
     def _append(self, row: Value, key: Value) -> None:

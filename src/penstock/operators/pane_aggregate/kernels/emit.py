@@ -1,7 +1,6 @@
 """The emit kernel: panes to windows, partials to results, one row of a result at a time.
 
-A window is a run of panes, given as a range of slots in order of time. `emit_steps/` has a file for each
-step:
+A window is a run of panes, given as a range of slots in order of time. Two steps:
 
     merging   merge the panes of a window, for all keys at once
     results   for each key in the window: states to values, `having`, keys and bounds

@@ -5,7 +5,7 @@ track: it passes each sample some ticks later, or when the span of a grid begins
 are ascending functions of time, so a cursor passes the samples in the order in which they came, whatever their key.
 
 The aggregate is exact subtraction where all states allow it. Otherwise it is two stacks: `suffix[sample]` aggregates
-the key's older samples from a sample on, and `state[key]` the newer ones (see algorithms/sliding/two_stacks.py); values
+the key's older samples from a sample on, and `state[key]` the newer ones (see algorithms/sliding/frame_algorithms.py); values
 that are not finite leave with their sample, and no rounding error stays.
 """
 

@@ -235,11 +235,13 @@ def _group(
     wide: bool,
     marked: bool,
 ) -> Group:
-    asked = tuple(Reduction(over.function, over.args, over.where, over.options) for over in overs)
-    needed = [reduction for reduction in asked if not _has_moments(reduction, asked)]
+    requested = tuple(Reduction(over.function, over.args, over.where, over.options) for over in overs)
+    needed = [reduction for reduction in requested if not _has_moments(reduction, requested)]
     null = partial(may_be_null, schema=schema, nullable=nullable)
     partials = partials_of(needed, null)
-    reported = not marked and partials[0] == PRESENT and all(_tells(reduction, null) for reduction in asked)
+    reported = (
+        not marked and partials[0] == PRESENT and all(_reports(reduction, null) for reduction in requested)
+    )
     partials = partials[1:] if reported else partials
     first, own = overs[0], steps[overs[0].source]
     pane = pane_of(first, steps)
@@ -248,13 +250,13 @@ def _group(
         for state in partials
     )
     return Group(
-        first.source, first.span, first.shift, places, asked,
+        first.source, first.span, first.shift, places, requested,
         tuple(reduced_type(over, schema) for over in overs),
         partials, algebras, pane, _length(first.span, pane), result_step(first, steps), nullable, schema, always or reported,
     )  # fmt: skip
 
 
-def _tells(reduction: Reduction, null: MayBeNull) -> bool:
+def _reports(reduction: Reduction, null: MayBeNull) -> bool:
     """Whether a result is null where there is no sample, without a presence flag."""
     return reduction.function in _OF_SOME or flag_of(reduction, null) is not None
 
