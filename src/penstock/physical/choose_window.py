@@ -32,6 +32,7 @@ from penstock.analysis.panes import (
     in_panes,
     overlaps,
     panes_per_window,
+    reductions_obstacle,
     regular,
     state_obstacle,
 )
@@ -313,6 +314,8 @@ def keyed_states(
             (few, many),
         )
     reason = "states of a fixed size per key: a push costs its rows and what they complete"
+    if isinstance(body, Lookback) and reductions_obstacle(body.reductions, program[body.source].schema):
+        reason = "search trees of the values of each key: a row costs the logarithm of the rows held"
     return Choice("held", HELD_STATES, reason, (Rejected(HELD_ROWS, "each push would read every row held"),))
 
 
