@@ -31,8 +31,8 @@ def test_a_worker_killed_halfway_changes_nothing(
     (tmp_path / "marks").mkdir()
     marks = str(tmp_path / "marks")
 
-    def dying(work: Any, parts: Any, accesses: Any = None) -> Any:
-        inner = OverParts.of(work, parts, accesses)
+    def dying(work: Any, parts: Any, accesses: Any = None, step: int = 1) -> Any:
+        inner = OverParts.of(work, parts, accesses, step)
 
         def run(batches: Any) -> Any:  # by value: workers know no tests
             import os

@@ -106,7 +106,8 @@ def test_the_strategy_follows_from_the_query_and_the_files(
     physical = planned(query.compiled(), query.data, None, 2)
     assert physical.choice.strategy == CHOSEN[name, kind], physical
     assert str(physical).startswith(f"strategy: {CHOSEN[name, kind]}; ")
-    assert str(query.explain("spark")) == str(physical)
+    shown = str(query.explain("spark")).split("\nknown plan of")[0]  # plans of earlier tests
+    assert shown == str(physical)
 
 
 def test_a_union_of_computed_and_plain_rows_counts_every_row_in_every_strategy(lakes: dict[str, str]) -> None:

@@ -396,6 +396,9 @@ class IncrementalSignals:
         columns["start"] = indices(np.where(opened != 0, arrays["start"][used], 0))
         for place, value in enumerate(self.layout.values):
             values, there = (arrays[numbered(hint, place)][used] for hint in OPEN)
+            there = np.where(opened != 0, there, 0).astype(
+                there.dtype
+            )  # of a closed interval, what memory held
             columns[f"value:{value.name}"] = to_arrow(
                 np.where(there != 0, values, 0).astype(values.dtype), there, value.type
             )
