@@ -39,6 +39,18 @@ def test_every_window_and_aggregate_goes_on_from_saved_state(
     assert counted.late == 0 and counted.balanced
 
 
+def test_tails_of_windows_of_rows_come_after_full_windows_that_end_later() -> None:
+    """Only the end of input shows that a window is a tail, in one life or in several."""
+    table = pa.table({"t": [1, 2, 3, 4, 9], "k": [1, 2, 2, 2, 2]})
+    step = matrix_queries.Windowed(pk.rows(3, partial=True), ("k",), {"n": matrix_queries.Field(pk.count())})
+    case = matrix_queries.Case(table, d.TimeSpec(pa.int64(), None, None), (step,), scaled=step.fields)
+    query = matrix_queries.build(case, matrix_engines.declared(case, 0))
+    made, _ = in_several_lives(query, [("events", batch) for batch in table.to_batches()], {0}, [pk.Engine()])
+    found = pa.Table.from_batches(made, query.schema)
+    assert found["window_end"].to_pylist() == [5, 2, 10]
+    matrix_engines.assert_answer(case, matrix_engines.expected(case) or [], found, "in several lives")
+
+
 @effort(40)
 @given(case=any_queries(), data=st.data())
 def test_every_chain_of_verbs_over_several_streams_goes_on_from_saved_state(
