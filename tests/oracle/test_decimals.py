@@ -195,6 +195,8 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
     "holistic": lambda s: s.window(5, by="k").agg(**OTHERS),
     "session": lambda s: s.window(pk.session(3), by="d").agg(**AGGREGATES),
     "session by a wide decimal": lambda s: s.window(pk.session(3), by="w").agg(**OTHERS),
+    "session of a few": lambda s: s.window(pk.session(3), by="d").agg(n=pk.count(), low=pk.min("d")),
+    "last rows of a few": lambda s: s.rolling(pk.rows(3), by="d").agg(n=pk.count(), total=pk.sum("d")),
     "rows": lambda s: s.window(pk.rows(2), by="k").agg(**AGGREGATES),
     "rolling": lambda s: s.rolling(5, by="d").agg(**AGGREGATES),
     "rolling rows": lambda s: s.rolling(pk.rows(3), by="w").with_columns(**OTHERS),

@@ -288,6 +288,11 @@ def stored_type(dtype: pa.DataType) -> np.dtype:
     return _STORED.get(dtype.id) or _stored_type(dtype)
 
 
+def lies_as_read(dtype: pa.DataType) -> bool:
+    """Whether kernels read values of a fixed-width type from Arrow's memory: of decimals with few digits they read a copy."""
+    return stored_type(dtype).itemsize * 8 == dtype.bit_width
+
+
 def _stored_type(dtype: pa.DataType) -> np.dtype:
     if dtype.id == _DECIMAL:
         return np.dtype(np.int64) if dtype.precision <= FEW_DIGITS else PAIR

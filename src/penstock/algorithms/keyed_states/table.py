@@ -27,7 +27,15 @@ from penstock.loop.abi import (
     numbered,
 )
 from penstock.loop.nodes import I128, Type
-from penstock.runtime.buffers import column_type, filled, numpy_type, to_arrow, values_view, words_per_cell
+from penstock.runtime.buffers import (
+    column_type,
+    filled,
+    lies_as_read,
+    numpy_type,
+    to_arrow,
+    values_view,
+    words_per_cell,
+)
 from penstock.runtime.kernels import Call, KernelCall, TextKernels
 from penstock.runtime.stage import KernelOverflowError, TimedBatch, within_reach
 from penstock.state.state_table import complete
@@ -46,7 +54,10 @@ class BoundCall:
         self, call: KernelCall, bindings: tuple[Binding, ...], schema: pa.Schema, values: Mapping[str, Any]
     ) -> None:
         self._call, self._schema = call, schema
-        plain = all(binding.role == "values" for binding in bindings)
+        plain = all(
+            binding.role == "values" and lies_as_read(schema.field(binding.column).type)
+            for binding in bindings
+        )
         unset = {binding.parameter: 0 for binding in bindings}
         self._frame = call.standing({**values, **unset}) if plain else None
         self._arrays = [(name, value) for name, value in values.items() if isinstance(value, np.ndarray)]
