@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
+from weakref import ref
 
 import pyarrow as pa
 import pytest
@@ -181,3 +184,81 @@ def test_keys_far_apart_and_many_are_found_by_the_native_loop() -> None:
         for number in range(3_000)
     ]
     assert natively(query, steps) == directly(query, steps)
+
+
+@contextmanager
+def paused(live: Background) -> Iterator[None]:
+    """Let rows wait, in a run that has processed all others."""
+    worker = live._worker
+    with worker.lock:
+        worker._pause(1)
+    try:
+        yield
+    finally:
+        with worker.lock:
+            worker._pause(-1)
+            worker.work.notify()
+
+
+def opened_with_writer(taken: list[pa.RecordBatch]) -> tuple[Background, Any]:
+    """A run whose ring takes the rows of a writer; one row is processed."""
+    query = ROWS.window(10).agg(s=pk.sum("v"))
+    live = query.open(engine=ONE, background=True, max_delay="0s", on_result=taken.append)
+    writer = live.writer(capacity=4)
+    writer["t"][:], writer["v"][:] = range(4), 7
+    writer.commit(1)
+    live.flush()
+    assert ring_of(live)[OPEN]
+    return live, writer
+
+
+def test_rows_that_wait_outlive_their_writer() -> None:
+    taken: list[pa.RecordBatch] = []
+    live, writer = opened_with_writer(taken)
+    with paused(live):
+        writer.commit(3)
+        assert live._native is not None and live._native.waiting
+        block = ref(writer._direct.__self__._block[0])
+        del writer
+        assert block() is not None
+    live.flush()
+    assert block() is None
+    live.finish()
+    assert [row["s"] for batch in taken for row in batch.to_pylist()] == [28]
+
+
+def test_a_batch_is_kept_though_a_writer_commits_before_it() -> None:
+    """Writers commit without the lock of the run: also while another thread puts a batch into the ring."""
+    taken: list[pa.RecordBatch] = []
+    live, writer = opened_with_writer(taken)
+    assert live._native is not None
+    ring = live._native.ring
+    batch = pa.record_batch({"t": [2, 3], "v": [1, 1]}, schema=writer.schema)
+    put = ring.put
+
+    def late(exported: int) -> bool:
+        writer.commit(1)
+        return put(exported)
+
+    with paused(live), patch.object(ring, "put", late):
+        live.push(batch)
+        assert ring.rows == 3
+        assert ring.held[(ring.words[PUBLISHED] - 1) & (SLOT_COUNT - 1)] is not None
+    live.finish()
+    assert [row["s"] for batch in taken for row in batch.to_pylist()] == [16]
+
+
+def test_a_batch_is_kept_though_writers_went_round_the_ring_before_it() -> None:
+    live, _ = opened_with_writer([])
+    assert live._native is not None
+    ring = live._native.ring
+    with paused(live):
+        saved = ring.words[PUBLISHED], ring.words[DONE]
+        ring.words[PUBLISHED] = ring.words[DONE] = saved[0] + SLOT_COUNT + 5
+        owners = [object() for _ in range(20)]
+        for owner in owners:
+            ring.keep(owner)
+            ring.words[PUBLISHED] += 1
+        assert all(owner in ring.held for owner in owners)
+        ring.words[PUBLISHED], ring.words[DONE] = saved
+    live.finish()

@@ -61,6 +61,8 @@ class NativeQueue:
         self._layout: ColumnLayout | None = None
         self._exported = array("q", [0] * _ARRAY_WORDS)
         self._pause = self._refusals = 0
+        # Blocks of writers that are gone, each with the number of the first batch behind them.
+        self.left: deque[tuple[int, Sequence[object]]] = deque()
 
     @property
     def waiting(self) -> bool:
@@ -87,6 +89,7 @@ class NativeQueue:
         exported = self._exported.buffer_info()[0]
         batch._export_to_c(exported)  # noqa: SLF001 - as in codegen/batch_reader.py
         if self.ring.put(exported):
+            self.ring.keep_last(batch)
             return True
         self.refused()
         return False
@@ -147,6 +150,8 @@ class NativeQueue:
 
     def rest(self) -> None:
         """Drop what processed batches refer to, if nothing waits; the caller holds the lock."""
+        while self.left and self.left[0][0] <= self.words[DONE]:
+            self.left.popleft()
         if not self.waiting:
             self.ring.forget()
 
@@ -244,6 +249,10 @@ class Commits:
         self._layout: ColumnLayout | None = None
         self._plan = self._block_start = self._array_start = 0
         self._block: list[np.ndarray] = []
+
+    def __del__(self) -> None:
+        """Rows that wait outlive their writer."""
+        self._queue.left.append((self._words[PUBLISHED], [*self._full, self._block]))
 
     def begin(self, sources: Sequence[np.ndarray]) -> None:
         """Take rows from these columns."""

@@ -202,11 +202,17 @@ class Ring:
     def keep(self, owner: object) -> None:
         """Keep what the next batch refers to; drop what processed ones did."""
         words, held = self.words, self.held
-        done = min(words[DONE], self._cleared + 4)
-        for place in range(self._cleared, done):
+        # Of rows that writers committed nothing is held: the batches before may be rounds behind, and their places taken.
+        begin = max(self._cleared, words[PUBLISHED] - SLOT_COUNT)
+        done = min(words[DONE], begin + 4)
+        for place in range(begin, done):
             held[place & (SLOT_COUNT - 1)] = None
-        self._cleared = done
+        self._cleared = max(begin, done)
         held[words[PUBLISHED] & (SLOT_COUNT - 1)] = owner
+
+    def keep_last(self, owner: object) -> None:
+        """Keep what a batch put in refers to until all batches so far are processed: a writer may have committed before it."""
+        self.held[(self.words[PUBLISHED] - 1) & (SLOT_COUNT - 1)] = owner
 
     def put(self, exported: int) -> bool:
         """Put in an exported batch of the layout, which `keep` was called with; False: it has to go another way."""
