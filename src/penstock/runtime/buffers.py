@@ -290,7 +290,7 @@ def stored_type(dtype: pa.DataType) -> np.dtype:
 
 def lies_as_read(dtype: pa.DataType) -> bool:
     """Whether kernels read values of a fixed-width type from Arrow's memory: of decimals with few digits they read a copy."""
-    return stored_type(dtype).itemsize * 8 == dtype.bit_width
+    return bool(stored_type(dtype).itemsize * 8 == dtype.bit_width)
 
 
 def _stored_type(dtype: pa.DataType) -> np.dtype:
