@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from threading import Thread
+from threading import Thread, get_ident
 from time import sleep
 from typing import Any
 
@@ -18,11 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
+from penstock.api.native_queue import NativeQueue
 from penstock.api.native_runner import NativeRunner, Overlapped
 from penstock.ir.interpret import interpret
 from penstock.ir.samples import to_rows
 from penstock.operators.pane_aggregate import stage
-from penstock.runtime.ring import IDLE, LEFT, PATIENCE, REASON
+from penstock.runtime.ring import IDLE, LEFT, PATIENCE, REASON, Ring
 from penstock.translate import to_ir
 from tests.oracle.effort import effort
 from tests.oracle.test_native_loop import (
@@ -33,6 +34,7 @@ from tests.oracle.test_native_loop import (
     Step,
     batch_of,
     directly,
+    paused,
 )
 from tests.unit.runtime.queries import reported
 
@@ -191,3 +193,50 @@ def test_many_windows_overlap_with_the_loop(name: str) -> None:
         taker.join()
     assert len(overlapped) > 20
     assert reported(made) == in_order(QUERIES[name], steps)[0]
+
+
+def test_a_failing_emission_leaves_the_batches_that_the_loop_reads() -> None:
+    """The thread that emits fails while the loop goes on in another one."""
+    opened = QUERIES["tumbling"].open(engine=pk.Engine(threads=2), background=True, queue_rows=64)
+    dropped: list[bool] = []
+    drop = Ring.drop
+
+    def noted(self: Ring) -> int:
+        dropped.append(opened._worker.runner in (None, get_ident()))
+        return drop(self)
+
+    def failing(self: NativeQueue, departure: object) -> None:
+        raise ZeroDivisionError("emission")
+
+    with overlapping(), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Ring, "drop", noted)
+        patched.setattr(NativeQueue, "depart", failing)
+        opened._native.words[PATIENCE] = 10**9
+
+        def push_many() -> None:
+            for number in range(100_000):
+                opened.push(batch_of(number, [(0, number % 7, 4, 1.0)]))
+
+        with pytest.raises((ZeroDivisionError, pk.StateError)):
+            push_many()
+        opened._worker.thread.join(60)
+    assert dropped and all(dropped)
+    assert not opened._native.waiting and opened.metrics.queue_rows >= 0
+
+
+def test_a_kernel_may_stop_where_emitted_panes_were_the_last() -> None:
+    """A filtered row completes all windows; the next row needs a pane in a table that is gone by then."""
+    made: list[pa.RecordBatch] = []
+    query = QUERIES["tumbling"]
+    first, rest = [(6, 0, 5, 1.0)], [[(18, 2, 9, 1.0), (24, 0, 0, 1.0)], [(30, 2, 9, 1.0)]]
+    with overlapping(late=True) as prepared:
+        live = query.open(engine=pk.Engine(threads=2), background=True, max_delay="0s", on_result=made.append)
+        live.push(batch_of(0, first))
+        live.flush()
+        with paused(live):
+            for rows in rest:
+                live.push(batch_of(0, rows))
+        live.finish()
+        assert prepared
+    steps: list[Step] = [("push", 0, rows) for rows in (first, *rest)]
+    assert (reported(made), {**live.metrics.counts, "batches": 0}) == in_order(query, steps)

@@ -168,7 +168,10 @@ class Worker:
 
     def _finish_share(self, arguments: BatchArguments, task: Task, done: int, end: int) -> None:
         """Make room for a kernel that stopped, and run it to the end of its morsel."""
-        self.make_room(arguments)
+        if (
+            self.table is not None
+        ):  # else its last panes were emitted meanwhile, and the kernel gets a new table
+            self.make_room(arguments)
         while done < end:
             stop = self.kernel(arguments, task).over(Morsels(done, end, end - done)).stop
             done = end if stop is None else stop[0]
