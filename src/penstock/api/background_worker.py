@@ -205,7 +205,7 @@ class BackgroundWorker:
             self.error, self.failed = error, True
             lost = self.queue.clear()
             if self.native is not None:
-                lost += self.native.queue.clear()
+                lost += self.native.abandon()
         if lost:
             error.add_note(f"{lost:,} rows that were pushed behind it have not been processed")
 

@@ -66,9 +66,22 @@ class NativeRunner:
         finally:
             with worker.lock:
                 worker.runner = None
+                if worker.failed:
+                    queue.clear()
                 queue.rest()
                 worker.reopen()
                 worker.changed()
+
+    def abandon(self) -> int:
+        """Drop what waits; return the number of rows. The caller holds the lock.
+
+        While the loop goes on in another thread it reads what waits, which is dropped when it has returned.
+        """
+        if self._worker.runner in (None, get_ident()):
+            return self.queue.clear()
+        self.queue.close()
+        self.queue.leave(True)
+        return self.queue.rows
 
     def _settle(self, overlaps: bool) -> Overlapped | None:
         """Do what the loop stopped for, and deliver results; return those that are to be computed while it goes on."""
