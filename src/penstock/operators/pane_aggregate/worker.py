@@ -168,9 +168,7 @@ class Worker:
 
     def _finish_share(self, arguments: BatchArguments, task: Task, done: int, end: int) -> None:
         """Make room for a kernel that stopped, and run it to the end of its morsel."""
-        if (
-            self.table is not None
-        ):  # else its last panes were emitted meanwhile, and the kernel gets a new table
+        if self.table is not None:  # None: its last panes were emitted meanwhile
             self.make_room(arguments)
         while done < end:
             stop = self.kernel(arguments, task).over(Morsels(done, end, end - done)).stop
