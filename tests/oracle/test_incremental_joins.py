@@ -22,6 +22,7 @@ from penstock.operators.joins.window_runs import WindowJoinStage
 from penstock.physical import choose_join
 from tests.oracle.effort import effort
 from tests.oracle.join_cases import JOIN_KINDS
+from tests.oracle.plans import switched_off
 
 SCHEMA = pa.schema(
     {
@@ -222,8 +223,7 @@ def lists(allowed: bool = True) -> Iterator[None]:
     """Hold rows in lists, or have them sorted at each push."""
     with ExitStack() as several:
         if not allowed:
-            several.enter_context(patch.object(choose_join, "_no_lists", lambda *given: "switched off"))
-            several.enter_context(patch.object(choose_join, "_no_runs", lambda *given: "switched off"))
+            several.enter_context(switched_off(choose_join, "_no_lists", "_no_runs"))
         yield
 
 

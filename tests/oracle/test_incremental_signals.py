@@ -20,6 +20,7 @@ from penstock.operators.signals.incremental import samples
 from penstock.operators.signals.incremental.stage import IncrementalSignals
 from penstock.physical import choose_signals
 from tests.oracle.effort import effort
+from tests.oracle.plans import switched_off
 
 SCHEMA = pa.schema(
     {
@@ -148,9 +149,7 @@ def from_events(allowed: bool = True) -> Iterator[None]:
     """Go from event to event, or compute values anew at each push."""
     with ExitStack() as several:
         if not allowed:
-            several.enter_context(
-                patch.object(choose_signals, "event_obstacle", lambda *given: "switched off")
-            )
+            several.enter_context(switched_off(choose_signals, "event_obstacle"))
         yield
 
 
