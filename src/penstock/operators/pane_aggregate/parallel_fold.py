@@ -260,6 +260,11 @@ def fold_into_one_table(
 ) -> None:
     """Fold batches into one worker's table; what others hold is merged with it as windows are emitted."""
     size = engine.task_rows(worker.program.row_bytes or 1)
-    for timed_batch, arguments in zip(timed_batches, given, strict=True):
+    for place, (timed_batch, arguments) in enumerate(zip(timed_batches, given, strict=True)):
+        if worker.table is None:
+            worker.table = worker.begin(arguments)
+        if not isinstance(worker.table.keys, DenseKeys):  # an earlier batch had keys far apart
+            fold_apart([worker], timed_batches[place:], given[place:], engine)
+            return
         if timed_batch.batch.num_rows:
             OneTable(worker, timed_batch, arguments, sharing, threads, size).fold()

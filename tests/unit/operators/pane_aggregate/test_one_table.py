@@ -191,3 +191,21 @@ def test_every_key_has_one_owner(threads: int, base: int, size: int) -> None:
     parts = partitions(DenseKeys((base,), (size,)), 1, [1 / threads] * threads)
     for word in (-(1 << 63), base - 1, base, base + size // 2, base + size - 2, (1 << 63) - 1):
         assert sum(part.own["own_low"] <= word <= part.own["own_high"] for part in parts) == 1
+
+
+@pytest.mark.parametrize("sharing", ["partitioned", "shared"])
+def test_batches_behind_one_with_keys_far_apart_go_into_the_hash_table(sharing: Sharing) -> None:
+    near, far, later = batch(400, 0), batch(400, 1), batch(400, 2)
+    keys = far["k"].to_numpy().copy()
+    keys[200:] = np.arange(200) << 50
+    far = far.set_column(1, "k", pa.array(keys))
+    query = INTEGERS["sums"]
+    expected, counts = answer(query, [near, far, later], None)
+    session = query.compiled().open(pk.Engine(threads=3, task_bytes=512), bounded=False)
+    stage = stage_of(session)
+    stage._shares, stage.workers[0].sharing = True, sharing
+    columns = list(query.compiled().columns["rows"])
+    made = session.push("rows", *(part.select(columns) for part in (near, far, later)))
+    found = pa.Table.from_batches([*made, *session.finish()], session.schema)
+    assert found.sort_by([("window_start", "ascending"), ("k", "ascending")]).equals(expected)
+    assert {**session.metrics.counts, "batches": 0} == {**counts, "batches": 0}
