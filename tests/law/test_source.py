@@ -12,8 +12,35 @@ import pytest
 
 from tests.law.source import ROOT, SRC, dotted, imports_of, label, python_files, tree_of
 
-MAX_LINES = 460
-LONG_FILES: dict[str, str] = {}  # path: the reason why it may be long
+MAX_LINES = 400
+MERGED = "slivers of one subject were merged (decision 120); at most 460 lines, and no other file joins them"
+LONG_FILES: dict[str, str] = {  # path: the reason why it may be long
+    "src/penstock/algorithms/expressions/host_columns.py": MERGED,
+    "src/penstock/algorithms/hash_table/keys.py": MERGED,
+    "src/penstock/algorithms/keyed_states/table.py": MERGED,
+    "src/penstock/algorithms/sliding/count_slide.py": MERGED,
+    "src/penstock/algorithms/sort/kernels.py": MERGED,
+    "src/penstock/algorithms/sorted_partitions/frames.py": MERGED,
+    "src/penstock/algorithms/sorted_partitions/rows.py": MERGED,
+    "src/penstock/api/live.py": MERGED,
+    "src/penstock/api/sql/expressions.py": MERGED,
+    "src/penstock/codegen/ring_module.py": MERGED,
+    "src/penstock/operators/joins/results.py": MERGED,
+    "src/penstock/operators/pane_aggregate/kernels/fold_panes.py": MERGED,
+    "src/penstock/operators/pane_aggregate/table.py": MERGED,
+    "src/penstock/operators/pane_aggregate/worker.py": MERGED,
+    "src/penstock/operators/signals/build.py": MERGED,
+    "src/penstock/operators/signals/incremental/stage.py": MERGED,
+    "src/penstock/operators/signals/positional/kernels/plan.py": MERGED,
+    "src/penstock/operators/signals/positional/kernels/reductions.py": MERGED,
+    "src/penstock/physical/build.py": MERGED,
+    "src/penstock/runtime/adapt/controller.py": MERGED,
+    "src/penstock/runtime/buffers.py": MERGED,
+    "src/penstock/sources/lake/iceberg.py": MERGED,
+    "src/penstock/sources/parquet_decode.py": MERGED,
+    "src/penstock/spark/frame.py": MERGED,
+    "src/penstock/spark/tasks.py": MERGED,
+}
 
 FORBIDDEN_CALLS = {
     "eval": "user text must never run",
@@ -32,6 +59,11 @@ FORBIDDEN_MODULES = {"pickle", "cPickle", "cloudpickle", "dill", "marshal", "she
 def test_no_file_is_long_without_a_reason(path: Path) -> None:
     lines = len(path.read_text(encoding="utf-8").splitlines())
     assert lines <= MAX_LINES or LONG_FILES.get(label(path)), f"{label(path)} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", LONG_FILES)
+def test_a_long_file_has_a_limit_too(path: str) -> None:
+    assert len((ROOT / path).read_text(encoding="utf-8").splitlines()) <= 460
 
 
 def test_every_excuse_for_a_long_file_is_still_needed() -> None:
